@@ -13,12 +13,14 @@ from bench.rest import memory, starts
 from bench.rest.calls import compare
 from bench.rest.kills import Kill, kill_gateways
 from bench.rest.listeners import compare_with_log
+from bench.rest.listing import list_tools
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _MOST_TIMES, _MOST_SPREAD = 2.5, 5.0
 _MOST_START_S = 3.0
+_MOST_LIST_BYTES, _MOST_LIST_MS = 500_000, 300.0  # of 10,000 tools
 _MOST_GROWTH = 0.02  # of the memory, in ten minutes at the pace of the second half
 
 
@@ -39,6 +41,8 @@ def main() -> int:
     grow.add_argument("--seconds", type=float, default=600, help="for how long")
     begin = _figure(figures, "start", _start, "start to serving with ten sources of which three are dead")
     begin.add_argument("--count", type=int, default=5, help="how many starts of each kind")
+    listed = _figure(figures, "tools", _tools, "a list of many tools as a summary with facets, and a filtered search")
+    listed.add_argument("--count", type=int, default=10_000, help="how many tools there are")
     chosen = parser.parse_args()
     measure: Callable[[argparse.Namespace], bool] = chosen.measure
     return int(not measure(chosen))
@@ -120,6 +124,19 @@ def _start(chosen: argparse.Namespace) -> bool:
             f"{kind}: ready after {statistics.median(one.ready_s for one in found):.2f} s, at most {slowest:.2f} s; "
             f"a native tool called after {statistics.median(one.called_s for one in found):.2f} s; "
             f"then {found[-1].up} of 10 sources were up, and {', '.join(found[-1].down)}"
+        )
+    return kept
+
+
+def _tools(chosen: argparse.Namespace) -> bool:
+    kept = True
+    for kind, found in list_tools(chosen.count).items():
+        is_slow = max(found.times_ms) > _MOST_LIST_MS or found.sent_bytes > _MOST_LIST_BYTES
+        kept = kept and (found.is_first or not is_slow)
+        print(
+            f"{kind}: {found.tools} of {found.total} tools, {found.sent_bytes / 1e6:.3f} MB compressed "
+            f"({found.bytes / 1e6:.2f} MB), {statistics.median(found.times_ms):.0f} ms, "
+            f"at most {max(found.times_ms):.0f} ms"
         )
     return kept
 

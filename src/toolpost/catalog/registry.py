@@ -349,6 +349,11 @@ class ToolRegistry:
         refuse_text(members=members)
         self._collections[name] = tuple(members)
 
+    @property
+    def collections(self) -> Mapping[str, Sequence[str]]:
+        """The patterns of each collection, by name."""
+        return self._collections
+
     def define_collections(self, collections: Mapping[str, Sequence[str]]) -> None:
         """Replace all collections in one step."""
         self._collections = {name: tuple(members) for name, members in collections.items()}

@@ -38,6 +38,22 @@ class Rule(Struct, frozen=True, kw_only=True):
     reason: str = ""
     approvals: Approvals = ANYBODY
 
+    def mismatch(self, spec: ToolSpec) -> str:
+        """Return the first condition that a tool does not meet; empty if the rule matches."""
+        if self.matches(spec):
+            return ""
+        destructive = spec.safety.destructive is not False
+        conditions = {
+            f"the name matches none of: {', '.join(self.tools)}": self.tools
+            and not any(fnmatchcase(spec.name, pattern) for pattern in self.tools),
+            f"the source is not {' or '.join(self.sources)}": self.sources and spec.source not in self.sources,
+            f"no tag of: {', '.join(self.tags)}": self.tags and not set(self.tags) & set(spec.tags),
+            f"the side effects are {spec.side_effects!r}": self.side_effects
+            and spec.side_effects not in self.side_effects,
+            f"the tool is {'' if destructive else 'not '}destructive": True,
+        }
+        return next(text for text, fails in conditions.items() if fails)
+
     def matches(self, spec: ToolSpec) -> bool:
         """Return whether a tool meets every condition of the rule."""
         return (
@@ -79,22 +95,34 @@ _approval_reasons: dict[Template, Callable[[ToolSpec], str]] = {
 
 
 class Verdict:
-    """The policy's decision about one tool, computed once for all its calls; `question` replaces the default one."""
+    """The policy's decision about one tool, computed once for all its calls; `question` replaces the default one.
 
-    __slots__ = ("action", "approvals", "question", "reason", "spec")
+    `rule` is the index of the rule that decides, or None for the template.
+    """
 
-    def __init__(self, action: Action, reason: str, spec: ToolSpec, approvals: Approvals = ANYBODY) -> None:
+    __slots__ = ("action", "approvals", "question", "reason", "rule", "spec")
+
+    def __init__(
+        self,
+        action: Action,
+        reason: str,
+        spec: ToolSpec,
+        approvals: Approvals = ANYBODY,
+        *,
+        rule: int | None = None,
+    ) -> None:
         self.action = action
         self.reason = reason
         self.spec = spec
         self.approvals = approvals
+        self.rule = rule
         self.question: Question | None = None
 
     def with_question(self, question: Question) -> Verdict:
         """Return a verdict that requires an answer to this question before every call; a denial stays a denial."""
         if self.action == "deny":
             return self
-        asking = Verdict("ask", self.reason, self.spec, self.approvals)
+        asking = Verdict("ask", self.reason, self.spec, self.approvals, rule=self.rule)
         asking.question = question
         return asking
 
@@ -134,19 +162,21 @@ class Policy:
     def __init__(
         self, template: Template = "standard", rules: Sequence[Rule] = (), *, approvals: Approvals = ANYBODY
     ) -> None:
-        self._approval_reason = _approval_reasons[template]
+        self.template = template
+        self.rules = tuple(rules)
+        self.approvals = approvals
         self.blocks_changes = template in ("regulated", "audit")  # of definitions that no lock file pins
-        self._rules = tuple(rules)
-        self._approvals = approvals
+        self._approval_reason = _approval_reasons[template]
 
     def verdict(self, spec: ToolSpec, *, destructive: bool | None = None) -> Verdict:
         """Return the verdict for a tool, or for its calls that are `destructive` or not."""
         reviewed = spec
         if destructive is not None:
             reviewed = replace(spec, safety=spec.safety._replace(destructive=destructive))
-        for rule in self._rules:
+        for index, rule in enumerate(self.rules):
             if rule.matches(reviewed):
-                approvals = rule.approvals.over(self._approvals)
-                return Verdict(rule.action, rule.reason or f"a policy rule says {rule.action}", spec, approvals)
+                approvals = rule.approvals.over(self.approvals)
+                reason = rule.reason or f"a policy rule says {rule.action}"
+                return Verdict(rule.action, reason, spec, approvals, rule=index)
         why = self._approval_reason(reviewed)
-        return Verdict("ask" if why else "allow", why, spec, self._approvals)
+        return Verdict("ask" if why else "allow", why, spec, self.approvals)

@@ -535,7 +535,12 @@ class ToolRouter:
     @property
     def blocks_changes(self) -> bool:
         """Whether a changed definition that no lock file pins blocks the calls of its tool."""
-        return self._runtimes.guards.policy.blocks_changes
+        return self.policy.blocks_changes
+
+    @property
+    def policy(self) -> Policy:
+        """The policy of calls that begin now."""
+        return self._runtimes.guards.policy
 
     def set_policy(self, policy: Policy) -> None:
         """Apply another policy to calls that begin from now on; running calls keep their verdicts."""

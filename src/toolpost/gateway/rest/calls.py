@@ -43,7 +43,7 @@ _KEY_ERRORS = {"key_mismatch": 422, "in_progress": 409, "outcome_unknown": 409}
     scope=("call",),
     headers=_KEY,
     takes=ref("Call"),
-    answers={200: {"application/json": ref("Outcome"), "text/event-stream": {}}, 202: ref("Started")},
+    answers={200: {"application/json": ref("Outcome"), "text/event-stream": ref("CallMessage")}, 202: ref("Started")},
     problems=(404, 409, 503),
 )
 async def call(request: RestRequest) -> Response:

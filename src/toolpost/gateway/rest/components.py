@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, get_args
 
 from toolpost.contracts.callers import SCOPES
+from toolpost.contracts.config import OutputCheck
 from toolpost.contracts.questions import PendingStatus
-from toolpost.contracts.spec import ReplayClass, SideEffects, ToolCategory
+from toolpost.contracts.spec import InputValidation, ReplayClass, SideEffects, ToolCategory
 from toolpost.schema.json_patch import PATCH_SCHEMA
 
 if TYPE_CHECKING:
@@ -44,12 +45,17 @@ def or_null(schema: dict[str, Any]) -> dict[str, Any]:
     return {**schema, "type": ["object", "null"]}
 
 
+def _json_text(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a string that contains a JSON document."""
+    return {"type": "string", "contentMediaType": "application/json", "contentSchema": schema}
+
+
 TEXT: dict[str, Any] = {"type": "string"}
 MAYBE_TEXT: dict[str, Any] = {"type": ["string", "null"]}
 _TIME: dict[str, Any] = {"type": "number", "description": "Unix time in seconds"}
 _MAYBE_TIME: dict[str, Any] = {"type": ["number", "null"], "description": "Unix time in seconds"}
-_OBJECT: dict[str, Any] = {"type": "object"}
-_MAYBE_OBJECT: dict[str, Any] = {"type": ["object", "null"]}
+_OBJECT: dict[str, Any] = {"type": "object", "additionalProperties": True}
+_MAYBE_OBJECT: dict[str, Any] = {"type": ["object", "null"], "additionalProperties": True}
 _MAYBE_NUMBER: dict[str, Any] = {"type": ["number", "null"]}
 _COUNT: dict[str, Any] = {"type": "integer"}
 _FLAG: dict[str, Any] = {"type": "boolean"}
@@ -101,6 +107,44 @@ _QUESTION: dict[str, Any] = {
     "person": {"type": "boolean", "description": "A person must answer, never the MCP client of the caller"},
 }
 
+_PAYLOAD = {
+    **record(
+        {},
+        {
+            **texts(
+                "tool_name", "correlation_id", "caller", "pending_id", "kind", "prompt", "by", "decision", "reason"
+            ),
+            **texts("error_code", "error_message", "bound", "output_artifact_id", "artifact_id", "media_type"),
+            **texts("source", "state", "detail", "level", "text", "change"),
+            "params": {"description": "The redacted arguments as requested"},
+            "input": {"description": "The redacted arguments of the tool"},
+            "summary": {"description": "The result if it is short, else its shape and size"},
+            "value": {"description": "Of a stream"},
+            "error": {"description": "The error as text"},
+            "arguments": {"description": "Of a question: the redacted arguments of the call"},
+            "target": {"description": "Of a question: the destination of the call"},
+            "duration_ms": {"type": "number"},
+            "wait_s": {"type": "number"},
+            **dict.fromkeys(("tries", "size", "left_out"), _COUNT),
+            "fraction": _MAYBE_NUMBER,
+            **dict.fromkeys(("journaled", "recovered", "blocked"), _FLAG),
+        },
+        "Depends on the type of the event; these are the most frequent members",
+    ),
+    "additionalProperties": True,
+}
+_MAYBE_FLAG: dict[str, Any] = {"type": ["boolean", "null"]}
+_VERDICT: dict[str, Any] = {
+    "action": {"enum": ["allow", "ask", "deny"]},
+    "reason": TEXT,
+    "answerers": {"type": ["array", "null"], "items": TEXT},
+    "four_eyes": _FLAG,
+}
+_CHANGE = record(texts("part", "before", "after"))
+_CALL_STATS = record(
+    {"count": _COUNT, "failures": _COUNT, "average_ms": {"type": "number"}, "schema_violations": _COUNT}
+)
+
 COMPONENTS: dict[str, Any] = {
     "Problem": record(
         {"type": TEXT, "title": TEXT, "status": _COUNT, "code": TEXT, "detail": TEXT},
@@ -134,9 +178,74 @@ COMPONENTS: dict[str, Any] = {
                 "type": ["string", "null"],
                 "description": "States that its definition changed, until it is accepted",
             },
+            "target": {
+                **or_null(record(texts("kind", "summary"))),
+                "description": "The destination of its calls, with secrets masked",
+            },
+            "origin": {**MAYBE_TEXT, "description": "The source of untrusted content; null for the operator's content"},
+            "trust": {"enum": ["trusted", "untrusted", None], "description": "Of its results; null without an origin"},
+            "said_by": {
+                "enum": ["code", "operator", "protocol", "source", "nobody"],
+                "description": "Who declared its effects; `nobody`: they are unknown",
+            },
+            "verdict": record(
+                {
+                    **_VERDICT,
+                    "rule": {"type": ["integer", "null"], "description": "Index of the rule; null for the template"},
+                },
+                about="What the policy decides about its calls",
+            ),
+            "held": or_null(
+                record(
+                    {
+                        "reason": TEXT,
+                        "hash": {**TEXT, "description": "Hash of the current definition"},
+                        "new": {**_FLAG, "description": "Whether it was never accepted"},
+                        "changes": array(_CHANGE),
+                        "blocks": {**_FLAG, "description": "Whether calls wait until the definition is accepted"},
+                    }
+                )
+            ),
+            "annotations": _MAYBE_OBJECT,
+            "outputs": {"enum": list(get_args(OutputCheck))},
+            "validate_inputs": {"enum": list(get_args(InputValidation))},
+            "model_name": {**TEXT, "description": "The name that models use"},
         },
-        about="A tool of the catalog",
+        {
+            "pinned_hash": {**MAYBE_TEXT, "description": "Hash of the accepted definition"},
+            "definitions": record(
+                {
+                    **dict.fromkeys(("openai", "anthropic", "mcp"), _OBJECT),
+                    "tokens": {**_COUNT, "description": "An upper estimate for the definition `openai`"},
+                },
+                about="The tool as models and MCP clients see it",
+            ),
+            "stats": {**_CALL_STATS, "description": "Its calls since the start of this worker"},
+        },
+        "A tool of the catalog; lists omit `pinned_hash`, `definitions` and `stats`",
     ),
+    "ToolSummary": {
+        **record(
+            {
+                "name": TEXT,
+                "description": {**TEXT, "maxLength": 200},
+                "source": TEXT,
+                "category": TEXT,
+                "side_effects": TEXT,
+                "destructive": _MAYBE_FLAG,
+                "tags": array(TEXT),
+                "deprecated": _FLAG,
+                "held": _FLAG,
+                "verdict": {"enum": ["allow", "ask", "deny"]},
+            },
+            about="A tool in a list with `view=summary`",
+        ),
+        "additionalProperties": False,
+    },
+    "Collection": record(
+        {"name": TEXT, "members": array({**TEXT, "description": "A name with `*`, or `tag:x`"}), "tools": _COUNT}
+    ),
+    "Tag": record({"tag": TEXT, "tools": _COUNT}),
     "Call": {
         "type": "object",
         "properties": {
@@ -229,10 +338,22 @@ COMPONENTS: dict[str, Any] = {
             "type": TEXT,
             "at": _TIME,
             **texts("call_id", "tenant", "user"),
-            "payload": _OBJECT,
+            "payload": _PAYLOAD,
             "hash": TEXT,
         },
         {"card": ref("Card")},
+    ),
+    "EventMessage": record(
+        {"id": TEXT, "event": {**TEXT, "description": "The `type` of the event"}, "data": _json_text(ref("Event"))},
+        about="A server-sent event; `data` is an `Event` as JSON in one line",
+    ),
+    "CallMessage": record(
+        {
+            "event": {**TEXT, "description": "The `type` of the event; the last message is `outcome`"},
+            "data": _json_text({"oneOf": [ref("Event"), ref("Outcome")]}),
+        },
+        {"id": TEXT},
+        "A server-sent event of a call; `data` is an `Event` as JSON in one line, or the `Outcome` at the end",
     ),
     "Card": record(
         {
@@ -298,10 +419,7 @@ COMPONENTS: dict[str, Any] = {
             **texts("tool", "reason"),
             "hash": {**TEXT, "description": "Hash of the current definition"},
             "new": {"type": "boolean", "description": "Whether it was never accepted"},
-            "changes": {
-                "type": "array",
-                "items": record({"part": TEXT, "before": TEXT, "after": TEXT}),
-            },
+            "changes": array(_CHANGE),
             "definition": _OBJECT,
         },
     ),
@@ -367,14 +485,7 @@ COMPONENTS: dict[str, Any] = {
             "by_category": _TALLY,
             "calls": {
                 "type": "object",
-                "additionalProperties": record(
-                    {
-                        "count": _COUNT,
-                        "failures": _COUNT,
-                        "average_ms": {"type": "number"},
-                        "schema_violations": _COUNT,
-                    }
-                ),
+                "additionalProperties": _CALL_STATS,
             },
             "accounts": record(
                 {

@@ -10,6 +10,7 @@ from starlette.responses import Response, StreamingResponse
 
 from toolpost.contracts.events import EventFilter
 from toolpost.gateway.event_feed import events_after
+from toolpost.gateway.rest.components import ref
 from toolpost.gateway.rest.operations import Operations, RestRequest, json_bytes
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def server_event(name: str, data: Any, id: int | None = None) -> bytes:
         "after": _AFTER,
     },
     headers={"Last-Event-ID": {"type": "string", "pattern": "^[0-9]{1,18}$"}},
-    answers={200: {"text/event-stream": {}}},
+    answers={200: {"text/event-stream": ref("EventMessage")}},
 )
 async def stream_events(request: RestRequest) -> Response:
     """Stream events as they happen, from now on or after a given event."""

@@ -23,6 +23,7 @@ from toolpost.gateway.metric_counting import counting_metrics
 from toolpost.gateway.problems import Problem, ProblemResponse, problem_of
 from toolpost.gateway.rest.components import resolve
 from toolpost.gateway.rest.compression import compress
+from toolpost.gateway.rest.tool_documents import ToolDocuments
 from toolpost.gateway.source_changes import FROM_SIBLING, ChangedSources
 from toolpost.processes.json_documents import measure
 from toolpost.schema.json_size import MAX_INLINE_VALUES, SMALL
@@ -246,6 +247,7 @@ class RestService:
         self._all = SelectedTools(box, {})
         self._none = SelectedTools(box, {"where": _no_tool})
         self.feed = feed
+        self.tools = ToolDocuments(box)
         self.public_url = public_url
         self._calls = set[asyncio.Task[Outcome]]()
         self.uploads = Counter[str]()  # bytes of files that are being uploaded, by caller

@@ -3,24 +3,35 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from starlette.responses import Response
 
+from toolpost.catalog.entry import Entry
+from toolpost.contracts.spec import SideEffects, ToolCategory
 from toolpost.gateway.problems import Problem
-from toolpost.gateway.rest.components import page, ref
-from toolpost.gateway.rest.operations import JsonResponse, Operations, RestRequest
-from toolpost.gateway.rest.pages import PAGE, decode_cursor, invalid_cursor, page_of, page_response
+from toolpost.gateway.rest.components import MAYBE_TEXT, array, record, ref
+from toolpost.gateway.rest.operations import JsonResponse, Operations, RestRequest, json_bytes
+from toolpost.gateway.rest.pages import PAGE, decode_cursor, encode_cursor, invalid_cursor
 from toolpost.gateway.source_changes import FROM_SIBLING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from toolpost.contracts.spec import ToolSpec
+    from toolpost.gateway.rest.tool_documents import ToolDocuments
 
 OPERATIONS = Operations("tools")
 _FILTER = {"type": "string", "maxLength": 200}
+_FLAG = {"type": "string", "enum": ["yes", "no"]}
+_OFFSET = "at "  # in a cursor, before an offset; no tool has a name with a blank
 _LONGEST_OFFSET = 6  # digits
+_MOST_WHOLE = 500  # tools in a page with schemas
+_MOST_SUMMARIES = 20_000
+_FACETS = ("source", "tag", "side_effects", "category", "verdict")
+_FACET = f"({'|'.join(_FACETS)})"
 _MATCH = {"If-None-Match": {"type": "string", "description": "The ETag of an earlier response"}}
 
 
@@ -29,34 +40,196 @@ _MATCH = {"If-None-Match": {"type": "string", "description": "The ETag of an ear
     "/tools",
     query={
         "q": {"type": "string", "minLength": 1, "maxLength": 400, "description": "Words that describe the tool"},
+        "view": {
+            "type": "string",
+            "enum": ["full", "summary"],
+            "default": "full",
+            "description": "`summary`: without schemas, up to 20,000 tools in a page instead of 500",
+        },
         "source": _FILTER,
         "tag": _FILTER,
         "collection": _FILTER,
+        "category": {"type": "string", "enum": [category.value for category in ToolCategory]},
+        "side_effects": {"type": "string", "enum": list(get_args(SideEffects))},
+        "destructive": {"type": "string", "enum": ["yes", "no", "unknown"]},
+        "verdict": {
+            "type": "string",
+            "enum": ["allow", "ask", "deny"],
+            "description": "What the policy decides about the calls of the tool",
+        },
+        "held": {**_FLAG, "description": "Whether its definition changed and is not accepted"},
+        "deprecated": _FLAG,
+        "sort": {
+            "type": "string",
+            "enum": ["name", "source", "calls"],
+            "description": "By default the best matches of `q` first, or the order of the catalog",
+        },
+        "facets": {
+            "type": "string",
+            "pattern": f"^{_FACET}(,{_FACET})*$",
+            "description": "Properties by whose values the tools are counted, separated by commas. The filter of "
+            "the same property does not apply to its counts.",
+        },
         **PAGE,
+        "limit": {**PAGE["limit"], "maximum": _MOST_SUMMARIES},
     },
     headers=_MATCH,
-    answers={200: page("Tool"), 304: None},
+    answers={
+        200: record(
+            {
+                "items": array({"oneOf": [ref("Tool"), ref("ToolSummary")]}),
+                "next": MAYBE_TEXT,
+                "total": {"type": "integer", "description": "The number of matching tools"},
+                "took_ms": {"type": "number"},
+            },
+            {
+                "facets": {
+                    "type": "object",
+                    "description": "The number of tools by value, for each requested property",
+                    "additionalProperties": {"type": "object", "additionalProperties": {"type": "integer"}},
+                }
+            },
+        ),
+        304: None,
+    },
     problems=(404,),
 )
 async def list_tools(request: RestRequest) -> Response:
     """List tools, or search them by description."""
-    registry, query = request.box.registry, request.query
+    began, query, documents = time.perf_counter(), request.query, request.service.tools
+    is_summary, limit = query["view"] == "summary", query["limit"]
+    if limit > _MOST_WHOLE and not is_summary:
+        detail = f"a page of whole tools has at most {_MOST_WHOLE}; use `view=summary` for more"
+        raise Problem(400, "invalid_parameter", f"the parameter 'limit' is invalid: {detail}")
+    listing = await _matching_tools(request)
+    begin = _begin_of_page(query.get("cursor"), listing.tools)
+    page = listing.tools[begin : begin + limit]
+    show = documents.summary if is_summary else documents.document
+    body: dict[str, Any] = {
+        "items": [show(entry) for entry in page],
+        "next": _cursor(query, page, begin + limit) if len(listing.tools) > begin + limit else None,
+        "total": len(listing.tools),
+    }
+    if "facets" in query:
+        body["facets"] = {facet: listing.count_by(facet) for facet in query["facets"].split(",")}
+    tag = etag_of(json_bytes(body))
+    took_ms = round((time.perf_counter() - began) * 1000, 1)
+    return with_etag(request, JsonResponse({**body, "took_ms": took_ms}), tag)
+
+
+class _Listing(NamedTuple):
+    """The tools that match all filters, in order; `almost` are those that only the filter of one property excludes."""
+
+    tools: Sequence[Entry]
+    almost: Mapping[str, Sequence[Entry]]
+    documents: ToolDocuments
+
+    def count_by(self, facet: str) -> dict[str, int]:
+        """Count the tools by a property, without the filter of this property; the most frequent value first."""
+        counts: Counter[str] = Counter()
+        key = "tags" if facet == "tag" else facet
+        for entry in (*self.tools, *self.almost.get(facet, ())):
+            value = self.documents.summary(entry)[key]
+            counts.update(value if facet == "tag" else [value])
+        return dict(counts.most_common())
+
+
+async def _matching_tools(request: RestRequest) -> _Listing:
+    registry, query, documents = request.box.registry, request.query, request.service.tools
     try:
         specs: Sequence[ToolSpec] = registry.specs(query.get("collection"))
     except KeyError as error:
         raise Problem(404, "collection_not_found", str(error.args[0])) from None
+    documents.prune({spec.name for spec in specs} if "collection" not in query else set())
     if "q" in query:
-        return _with_etag(request, await _search_tools(request))
-    chosen = [spec for spec in specs if _is_wanted(spec, query) and request.tools.has(spec.name)]
-    response = page_of(request, chosen, lambda spec: spec.name, lambda spec: _to_dict(request, spec))
-    return _with_etag(request, response)
+        # All results, not one page: the order of a search depends on how many results it ranks.
+        specs = await registry.search(query["q"], limit=len(specs), collection=query.get("collection"))
+    wanted = {name: query[name] for name in _FILTERS if name in query}
+    tools, almost = list[Entry](), dict[str, list[Entry]]()
+    for spec in specs:
+        if not request.tools.has(spec.name) or not registry.has(spec.name):
+            continue
+        entry = registry.find(spec.name)
+        summary = documents.summary(entry) if wanted else {}
+        failed = [name for name, value in wanted.items() if not _FILTERS[name](summary, value)]
+        if not failed:
+            tools.append(entry)
+        elif len(failed) == 1:
+            almost.setdefault(failed[0], []).append(entry)
+    match query.get("sort"):
+        case "name":
+            tools.sort(key=lambda entry: entry.spec.name)
+        case "source":
+            tools.sort(key=lambda entry: (entry.spec.source, entry.spec.name))
+        case "calls":
+            tools.sort(key=lambda entry: (-entry.counts.count, entry.spec.name))
+        case _:
+            pass
+    return _Listing(tools, almost, documents)
+
+
+def _is_equal(name: str) -> Callable[[Mapping[str, Any], str], bool]:
+    return lambda summary, value: summary[name] == value
+
+
+def _is_flag(name: str) -> Callable[[Mapping[str, Any], str], bool]:
+    return lambda summary, value: summary[name] is (value == "yes")
+
+
+_DESTRUCTIVE = {"yes": True, "no": False, "unknown": None}
+_FILTERS: Mapping[str, Callable[[Mapping[str, Any], str], bool]] = {
+    **{name: _is_equal(name) for name in ("source", "category", "side_effects", "verdict")},
+    **{name: _is_flag(name) for name in ("held", "deprecated")},
+    "tag": lambda summary, value: value in summary["tags"],
+    "destructive": lambda summary, value: summary["destructive"] is _DESTRUCTIVE[value],
+}
+
+
+def _begin_of_page(cursor: str | None, tools: Sequence[Entry]) -> int:
+    """Return the index of the first tool of a page: after the named tool, or an offset in search results."""
+    position = decode_cursor(cursor)
+    if position is None:
+        return 0
+    if position.startswith(_OFFSET):
+        offset = position.removeprefix(_OFFSET)
+        if offset.isdecimal() and len(offset) <= _LONGEST_OFFSET:
+            return int(offset)
+        raise invalid_cursor()
+    begin = next((at for at, entry in enumerate(tools, 1) if entry.spec.name == position), None)
+    if begin is None:
+        raise invalid_cursor()
+    return begin
+
+
+def _cursor(query: Mapping[str, Any], page: Sequence[Entry], end: int) -> str:
+    is_ranked = "q" in query or query.get("sort") == "calls"  # the order may change between two pages
+    return encode_cursor(f"{_OFFSET}{end}" if is_ranked else page[-1].spec.name)
+
+
+@OPERATIONS.declare("GET", "/collections", answers={200: array(ref("Collection"))})
+async def list_collections(request: RestRequest) -> Response:
+    """List the collections of tools and count their members."""
+    names = [entry.spec.name for entry in request.tools.entries()]
+    listed: list[dict[str, Any]] = []
+    for name, members in request.box.registry.collections.items():
+        specs = {spec.name for spec in request.box.registry.specs(name)}
+        listed.append({"name": name, "members": list(members), "tools": len(specs.intersection(names))})
+    return JsonResponse(listed)
+
+
+@OPERATIONS.declare("GET", "/tags", answers={200: array(ref("Tag"))})
+async def list_tags(request: RestRequest) -> Response:
+    """List the tags of tools, the most frequent first."""
+    counts = Counter(tag for entry in request.tools.entries() for tag in entry.spec.tags)
+    return JsonResponse([{"tag": tag, "tools": count} for tag, count in counts.most_common()])
 
 
 @OPERATIONS.declare("GET", "/tools/{name}", headers=_MATCH, answers={200: ref("Tool"), 304: None}, problems=(404,))
 async def show_tool(request: RestRequest) -> Response:
     """Show one tool."""
-    spec = request.tools.find(request.path["name"]).spec
-    return _with_etag(request, JsonResponse(_to_dict(request, spec)))
+    entry, documents = request.tools.find(request.path["name"]), request.service.tools
+    response = JsonResponse({**documents.document(entry), **documents.details(entry)})
+    return with_etag(request, response, etag_of(bytes(response.body)))
 
 
 @OPERATIONS.declare(
@@ -117,37 +290,13 @@ async def show_stats(request: RestRequest) -> Response:
     return JsonResponse({**facts, "webhooks": webhooks})
 
 
-async def _search_tools(request: RestRequest) -> Response:
-    """Return a page of search results; its cursor is the offset of the next page."""
-    query, limit = request.query, request.query["limit"]
-    before = decode_cursor(query.get("cursor")) or "0"
-    if not before.isdecimal() or len(before) > _LONGEST_OFFSET:
-        raise invalid_cursor()
-    offset = int(before)
-    found = await request.box.registry.search(
-        query["q"],
-        limit=limit + 1,
-        offset=offset,
-        collection=query.get("collection"),
-        where=lambda spec: _is_wanted(spec, query) and request.tools.has(spec.name),
-    )
-    return page_response(found, limit, lambda _spec: str(offset + limit), lambda spec: _to_dict(request, spec))
+def etag_of(content: bytes) -> str:
+    """Return the ETag of content."""
+    return f'"{hashlib.sha256(content).hexdigest()[:32]}"'
 
 
-def _is_wanted(spec: ToolSpec, query: Any) -> bool:
-    return query.get("source") in (None, spec.source) and ("tag" not in query or query["tag"] in spec.tags)
-
-
-def _to_dict(request: RestRequest, spec: ToolSpec) -> dict[str, Any]:
-    """Return a tool as JSON data, with a warning if its definition has changed and is not accepted."""
-    found = request.box.registry.find(spec.name) if request.box.registry.has(spec.name) else None
-    change = None if found is None else found.unaccepted
-    return {**spec.to_dict(), "warning": None if change is None else f"definition changed: {change.reason}"}
-
-
-def _with_etag(request: RestRequest, response: Response) -> Response:
+def with_etag(request: RestRequest, response: Response, etag: str) -> Response:
     """Return the response with its ETag, or 304 if the client already has it."""
-    etag = f'"{hashlib.sha256(bytes(response.body)).hexdigest()[:32]}"'
     known = request.raw.headers.get("if-none-match", "")
     if known == "*" or etag in [one.strip().removeprefix("W/") for one in known.split(",")]:
         response = Response(status_code=304)
