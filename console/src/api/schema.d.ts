@@ -21,6 +21,40 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/collections": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List the collections of tools and count their members */
+        get: operations["list_collections"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tags": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List the tags of tools, the most frequent first */
+        get: operations["list_tags"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/tools/{name}": {
         parameters: {
             query?: never;
@@ -181,7 +215,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List pending actions */
+        /** List pending actions, newest first */
         get: operations["list_pending"];
         put?: never;
         post?: never;
@@ -228,6 +262,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/pending/{pending_id}/escalate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Pass a pending action on to another person; who may answer it does not change
+         * @description For callers with the scope answer.
+         */
+        post: operations["escalate_pending"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/events": {
         parameters: {
             query?: never;
@@ -257,6 +311,46 @@ export interface paths {
          * @description For callers with the scope admin.
          */
         get: operations["export_audit"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/insight/series": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show metrics over time, from the event log
+         * @description For callers with the scope answer or admin.
+         */
+        get: operations["metric_series"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/insight/top": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the tools, sources, users or errors with the highest value of a metric
+         * @description For callers with the scope answer or admin.
+         */
+        get: operations["metric_top"];
         put?: never;
         post?: never;
         delete?: never;
@@ -450,6 +544,98 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/me": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Show the caller of this request, its session and the gateway */
+        get: operations["show_me"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/sessions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List the open console sessions of the user, or with the scope `admin` of the tenant */
+        get: operations["list_sessions"];
+        put?: never;
+        /** Open a console session with the bearer of a person */
+        post: operations["open_session"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/sessions/redeem": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Open a console session with a ticket
+         * @description Needs no bearer.
+         */
+        post: operations["redeem_ticket"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tickets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Create a ticket that opens one session of the operator
+         * @description For the operator with the scope admin.
+         */
+        post: operations["create_ticket"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/sessions/{session_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** End a console session */
+        delete: operations["end_session"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -463,8 +649,23 @@ export interface components {
             detail: string;
             errors?: string[];
             run_id?: string;
+            /** @description Of a refused answer: the pending action as it is now */
+            card?: components["schemas"]["Card"];
+            answered_by?: string | null;
+            /** @description Unix time in seconds */
+            answered_at?: number | null;
+            answerers?: string[] | null;
+            four_eyes?: boolean;
+            /** @description The target of the call when the question was asked */
+            from?: {
+                [key: string]: unknown;
+            };
+            /** @description The target of the call now */
+            to?: {
+                [key: string]: unknown;
+            };
         };
-        /** @description A tool of the catalog */
+        /** @description A tool of the catalog; lists omit `pinned_hash`, `definitions` and `stats` */
         Tool: {
             name: string;
             description: string;
@@ -485,8 +686,12 @@ export interface components {
                 destructive: boolean | null;
                 open_world: boolean;
             };
-            input_schema: Record<string, unknown>;
-            output_schema: Record<string, unknown> | null;
+            input_schema: {
+                [key: string]: unknown;
+            };
+            output_schema: {
+                [key: string]: unknown;
+            } | null;
             tags: string[];
             version: string;
             timeout_s: number | null;
@@ -495,6 +700,102 @@ export interface components {
             deprecated: boolean;
             /** @description States that its definition changed, until it is accepted */
             warning: string | null;
+            /** @description The destination of its calls, with secrets masked */
+            target: {
+                kind: string;
+                summary: string;
+            } | null;
+            /** @description The source of untrusted content; null for the operator's content */
+            origin: string | null;
+            /**
+             * @description Of its results; null without an origin
+             * @enum {unknown}
+             */
+            trust: "trusted" | "untrusted" | null;
+            /**
+             * @description Who declared its effects; `nobody`: they are unknown
+             * @enum {unknown}
+             */
+            said_by: "code" | "operator" | "protocol" | "source" | "nobody";
+            /** @description What the policy decides about its calls */
+            verdict: {
+                /** @enum {unknown} */
+                action: "allow" | "ask" | "deny";
+                reason: string;
+                answerers: string[] | null;
+                four_eyes: boolean;
+                /** @description Index of the rule; null for the template */
+                rule: number | null;
+            };
+            held: {
+                reason: string;
+                /** @description Hash of the current definition */
+                hash: string;
+                /** @description Whether it was never accepted */
+                new: boolean;
+                changes: {
+                    part: string;
+                    before: string;
+                    after: string;
+                }[];
+                /** @description Whether calls wait until the definition is accepted */
+                blocks: boolean;
+            } | null;
+            annotations: {
+                [key: string]: unknown;
+            } | null;
+            /** @enum {unknown} */
+            outputs: "report" | "strict" | "off";
+            /** @enum {unknown} */
+            validate_inputs: "strict" | "lenient" | "off";
+            /** @description The name that models use */
+            model_name: string;
+            /** @description Hash of the accepted definition */
+            pinned_hash?: string | null;
+            /** @description The tool as models and MCP clients see it */
+            definitions?: {
+                openai: {
+                    [key: string]: unknown;
+                };
+                anthropic: {
+                    [key: string]: unknown;
+                };
+                mcp: {
+                    [key: string]: unknown;
+                };
+                /** @description An upper estimate for the definition `openai` */
+                tokens: number;
+            };
+            /** @description Its calls since the start of this worker */
+            stats?: {
+                count: number;
+                failures: number;
+                average_ms: number;
+                schema_violations: number;
+            };
+        };
+        /** @description A tool in a list with `view=summary` */
+        ToolSummary: {
+            name: string;
+            description: string;
+            source: string;
+            category: string;
+            side_effects: string;
+            destructive: boolean | null;
+            tags: string[];
+            deprecated: boolean;
+            held: boolean;
+            /** @enum {unknown} */
+            verdict: "allow" | "ask" | "deny";
+        };
+        Collection: {
+            name: string;
+            members: string[];
+            tools: number;
+        };
+        Tag: {
+            tag: string;
+            tools: number;
         };
         Call: {
             tool: string;
@@ -535,8 +836,12 @@ export interface components {
                 kind: string;
                 prompt: string;
                 reason: string;
-                arguments: Record<string, unknown>;
-                target: Record<string, unknown>;
+                arguments: {
+                    [key: string]: unknown;
+                };
+                target: {
+                    [key: string]: unknown;
+                };
                 preview: unknown;
                 answerers: string[] | null;
                 four_eyes: boolean;
@@ -548,8 +853,12 @@ export interface components {
                     kind: string;
                     prompt: string;
                     reason: string;
-                    arguments: Record<string, unknown>;
-                    target: Record<string, unknown>;
+                    arguments: {
+                        [key: string]: unknown;
+                    };
+                    target: {
+                        [key: string]: unknown;
+                    };
                     preview: unknown;
                     answerers: string[] | null;
                     four_eyes: boolean;
@@ -558,7 +867,9 @@ export interface components {
                 }[];
             } | null;
             artifacts: string[];
-            meta: Record<string, unknown>;
+            meta: {
+                [key: string]: unknown;
+            };
             duration_ms: number;
         };
         Cancelling: {
@@ -587,6 +898,45 @@ export interface components {
             log?: components["schemas"]["Event"][];
             artifacts?: components["schemas"]["Artifact"][];
         };
+        /** @description Metrics over time; durations are milliseconds, within 5 %, and null without values */
+        Series: {
+            /** @description Seconds per value */
+            step: number;
+            /** @description Begin of the first value, in Unix time */
+            begin: number;
+            /** @description Begin of the first hour with data */
+            data_since: number | null;
+            series: {
+                key: string;
+                metric: string;
+                values: (number | null)[];
+            }[];
+        };
+        Top: {
+            /** @description Unix time in seconds */
+            begin: number;
+            /** @description Unix time in seconds */
+            until: number;
+            /** @description Number of keys, also of those that are not listed */
+            total: number;
+            items: {
+                /** @description For `failure`: the tool, a blank, and the error code */
+                key: string;
+                /** @description Unix time in seconds */
+                last_at: number;
+                calls: number;
+                failed: number;
+                asked: number;
+                answered: number;
+                denied: number;
+                expired: number;
+                p50: number | null;
+                p95: number | null;
+                p99: number | null;
+                answer_p50: number | null;
+                answer_p90: number | null;
+            }[];
+        };
         Event: {
             id: number;
             run_id: string;
@@ -599,9 +949,71 @@ export interface components {
             call_id: string;
             tenant: string;
             user: string;
-            payload: Record<string, unknown>;
+            /** @description Depends on the type of the event; these are the most frequent members */
+            payload: {
+                tool_name?: string;
+                correlation_id?: string;
+                caller?: string;
+                pending_id?: string;
+                kind?: string;
+                prompt?: string;
+                by?: string;
+                decision?: string;
+                reason?: string;
+                error_code?: string;
+                error_message?: string;
+                bound?: string;
+                output_artifact_id?: string;
+                artifact_id?: string;
+                media_type?: string;
+                source?: string;
+                state?: string;
+                detail?: string;
+                level?: string;
+                text?: string;
+                change?: string;
+                /** @description The redacted arguments as requested */
+                params?: unknown;
+                /** @description The redacted arguments of the tool */
+                input?: unknown;
+                /** @description The result if it is short, else its shape and size */
+                summary?: unknown;
+                /** @description Of a stream */
+                value?: unknown;
+                /** @description The error as text */
+                error?: unknown;
+                /** @description Of a question: the redacted arguments of the call */
+                arguments?: unknown;
+                /** @description Of a question: the destination of the call */
+                target?: unknown;
+                duration_ms?: number;
+                wait_s?: number;
+                tries?: number;
+                size?: number;
+                left_out?: number;
+                fraction?: number | null;
+                journaled?: boolean;
+                recovered?: boolean;
+                blocked?: boolean;
+            } & {
+                [key: string]: unknown;
+            };
             hash: string;
             card?: components["schemas"]["Card"];
+        };
+        /** @description A server-sent event; `data` is an `Event` as JSON in one line */
+        EventMessage: {
+            id: string;
+            /** @description The `type` of the event */
+            event: string;
+            data: string;
+        };
+        /** @description A server-sent event of a call; `data` is an `Event` as JSON in one line, or the `Outcome` at the end */
+        CallMessage: {
+            /** @description The `type` of the event; the last message is `outcome` */
+            event: string;
+            data: string;
+            id?: string;
         };
         /** @description A pending action: its call, the requesting user, the reason, a preview, and the possible answers */
         Card: {
@@ -613,14 +1025,22 @@ export interface components {
             reason: string;
             tool_name: string;
             prompt: string;
-            payload: Record<string, unknown>;
+            payload: {
+                [key: string]: unknown;
+            };
             /** @description The exact arguments, with secrets masked */
-            arguments: Record<string, unknown>;
+            arguments: {
+                [key: string]: unknown;
+            };
             /** @description JSON Pointers of the masked arguments */
             masked: string[];
-            outcome: Record<string, unknown> | null;
+            outcome: {
+                [key: string]: unknown;
+            } | null;
             /** @description The target of the call: `kind`, and a `summary` of one line */
-            target: Record<string, unknown>;
+            target: {
+                [key: string]: unknown;
+            };
             preview: {
                 /** @enum {unknown} */
                 kind: "diff" | "text" | "http_request" | "command";
@@ -634,8 +1054,12 @@ export interface components {
             /** @description The possible answers with the schema of their body; `modify` also has the input schema */
             answers: {
                 decision: string;
-                schema: Record<string, unknown>;
-                input_schema?: Record<string, unknown>;
+                schema: {
+                    [key: string]: unknown;
+                };
+                input_schema?: {
+                    [key: string]: unknown;
+                };
             }[];
             answerers: string[] | null;
             four_eyes: boolean;
@@ -646,6 +1070,41 @@ export interface components {
             created_at: number;
             /** @description Unix time in seconds */
             expires_at: number;
+            /** @description Whether the preview was cut */
+            truncated: boolean;
+            /** @description The rule of the policy that requires approval; index 0 is the template */
+            rule: {
+                index: number;
+                of: number;
+                action: string;
+                text: string;
+                reason: string;
+            } | null;
+            tool: {
+                description: string;
+                origin: string | null;
+                source: string | null;
+                /** @enum {unknown} */
+                side_effects: "pure" | "read" | "write" | "external" | "stateful";
+                /** @description null: unknown */
+                destructive: boolean | null;
+                /** @enum {unknown} */
+                replay: "pure" | "idempotent" | "keyed" | "unsafe";
+            } | null;
+            /** @description Who made the call */
+            caller: {
+                /** @enum {unknown} */
+                kind: "operator" | "key" | "token" | "session";
+                id: string;
+                name: string;
+            } | null;
+            passed_on: {
+                by: string;
+                to: string;
+                note: string;
+                /** @description Unix time in seconds */
+                at: number;
+            }[];
             /** @description The decision; with the paths and arguments of `modify`, or the reason of `deny` */
             answer: {
                 decision: string;
@@ -653,12 +1112,19 @@ export interface components {
                     op: string;
                     path: string;
                 }[];
-                arguments?: Record<string, unknown>;
+                arguments?: {
+                    [key: string]: unknown;
+                };
                 reason?: string;
             } | null;
             answered_by: string | null;
             /** @description Unix time in seconds */
             answered_at: number | null;
+            /** @description The decisions that the caller may make, and why not the others */
+            viewer?: {
+                may: string[];
+                why_not: string | null;
+            };
         };
         Answer: {
             /** @enum {unknown} */
@@ -676,6 +1142,19 @@ export interface components {
             value?: unknown;
             /** @description Of `deny`: returned to the caller */
             reason?: string;
+            /**
+             * @description Wait for the outcome of the call, or return when the answer is stored
+             * @default wait
+             * @enum {unknown}
+             */
+            mode: "wait" | "async";
+        };
+        /** @description A stored answer; the pending action will have the outcome of its call */
+        Claimed: {
+            /** @constant */
+            status: "claimed";
+            pending_id: string;
+            run_id: string;
         };
         Definition: {
             /** @enum {unknown} */
@@ -691,7 +1170,9 @@ export interface components {
                 before: string;
                 after: string;
             }[];
-            definition?: Record<string, unknown>;
+            definition?: {
+                [key: string]: unknown;
+            };
         };
         AcceptedDefinition: {
             /** @description Hash of the definition that was shown */
@@ -710,6 +1191,73 @@ export interface components {
             tool_name: string;
             /** @description Unix time in seconds */
             created_at: number;
+        };
+        /** @description The caller of a request, and the gateway */
+        Me: {
+            user: string;
+            tenant: string;
+            scopes: ("call" | "answer" | "admin")[];
+            /** @description Patterns of the tools whose pending actions it may answer */
+            answers: string[];
+            operator: boolean;
+            /** @description The credential of the request, or the one that opened its session */
+            caller: {
+                id: string;
+                /** @enum {unknown} */
+                kind: "operator" | "key" | "token" | "session";
+                name: string;
+            };
+            session: {
+                id: string;
+                /** @description Unix time in seconds */
+                expires_at: number;
+            } | null;
+            server: {
+                version: string;
+                /** @description Hash of the console of this installation */
+                build: string | null;
+                public_url: string;
+                /** @description Unix time in seconds */
+                time: number;
+                oidc: {
+                    issuer: string;
+                } | null;
+                features: string[];
+            };
+        };
+        /** @description `token` is the bearer */
+        OpenedSession: {
+            token: string;
+            /** @description Unix time in seconds */
+            expires_at: number;
+            me: components["schemas"]["Me"];
+        };
+        Sessions: {
+            items: {
+                id: string;
+                user: string;
+                scopes: ("call" | "answer" | "admin")[];
+                opened_with: {
+                    /** @enum {unknown} */
+                    kind: "operator" | "key" | "token" | "session";
+                    id: string;
+                };
+                /** @description Unix time in seconds */
+                created_at: number;
+                /** @description Unix time in seconds */
+                last_used_at: number;
+                /** @description Unix time in seconds */
+                expires_at: number;
+                /** @description Whether this request has its bearer */
+                current: boolean;
+            }[];
+        };
+        /** @description It opens one session */
+        Ticket: {
+            ticket: string;
+            url: string;
+            /** @description Unix time in seconds */
+            expires_at: number;
         };
         Account: {
             provider: string;
@@ -798,9 +1346,18 @@ export interface operations {
         parameters: {
             query?: {
                 q?: string;
+                view?: "full" | "summary";
                 source?: string;
                 tag?: string;
                 collection?: string;
+                category?: "system" | "file" | "network" | "data" | "memory" | "code" | "mcp" | "custom";
+                side_effects?: "pure" | "read" | "write" | "external" | "stateful";
+                destructive?: "yes" | "no" | "unknown";
+                verdict?: "allow" | "ask" | "deny";
+                held?: "yes" | "no";
+                deprecated?: "yes" | "no";
+                sort?: "name" | "source" | "calls";
+                facets?: string;
                 limit?: number;
                 cursor?: string;
             };
@@ -819,8 +1376,17 @@ export interface operations {
                 };
                 content: {
                     "application/json": {
-                        items: components["schemas"]["Tool"][];
+                        items: (components["schemas"]["Tool"] | components["schemas"]["ToolSummary"])[];
                         next: string | null;
+                        /** @description The number of matching tools */
+                        total: number;
+                        took_ms: number;
+                        /** @description The number of tools by value, for each requested property */
+                        facets?: {
+                            [key: string]: {
+                                [key: string]: number;
+                            };
+                        };
                     };
                 };
             };
@@ -860,6 +1426,118 @@ export interface operations {
             };
             /** @description Not Found */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_collections: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Collection"][];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_tags: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Tag"][];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -1378,7 +2056,7 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Outcome"];
-                    "text/event-stream": unknown;
+                    "text/event-stream": components["schemas"]["CallMessage"];
                 };
             };
             /** @description Accepted */
@@ -1778,6 +2456,14 @@ export interface operations {
         parameters: {
             query?: {
                 status?: "open" | "claimed" | "answered" | "denied" | "expired" | "cancelled" | "all";
+                kind?: "approval" | "consent" | "input" | "restart" | "unknown";
+                tool?: string;
+                asked_by?: string;
+                answered_by?: string;
+                mine?: "yes" | "no";
+                since?: number;
+                total?: "yes" | "no";
+                view?: "full" | "summary";
                 limit?: number;
                 cursor?: string;
             };
@@ -1796,6 +2482,8 @@ export interface operations {
                     "application/json": {
                         items: components["schemas"]["Card"][];
                         next: string | null;
+                        /** @description How many match; null unless it was requested */
+                        total: number | null;
                     };
                 };
             };
@@ -1928,6 +2616,15 @@ export interface operations {
                     "application/json": components["schemas"]["Outcome"];
                 };
             };
+            /** @description Accepted */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Claimed"];
+                };
+            };
             /** @description Bad Request */
             400: {
                 headers: {
@@ -2029,6 +2726,127 @@ export interface operations {
             };
         };
     };
+    escalate_pending: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                pending_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** @description A user, or a pattern of users */
+                    to: string;
+                    /** @default  */
+                    note?: string;
+                };
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Card"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Request Timeout */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unsupported Media Type */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     stream_events: {
         parameters: {
             query?: {
@@ -2051,7 +2869,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/event-stream": unknown;
+                    "text/event-stream": components["schemas"]["EventMessage"];
                 };
             };
             /** @description Bad Request */
@@ -2111,6 +2929,132 @@ export interface operations {
                 };
                 content: {
                     "application/x-ndjson": string;
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    metric_series: {
+        parameters: {
+            query?: {
+                since?: number;
+                until?: number;
+                metric?: string;
+                by?: "none" | "tool" | "source" | "user" | "code" | "failure";
+                key?: string;
+                step?: number;
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Series"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    metric_top: {
+        parameters: {
+            query?: {
+                since?: number;
+                until?: number;
+                by?: "tool" | "source" | "user" | "code" | "failure";
+                metric?: "calls" | "failed" | "p95";
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Top"];
                 };
             };
             /** @description Bad Request */
@@ -3270,6 +4214,402 @@ export interface operations {
             };
             /** @description Gateway Timeout */
             504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    show_me: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Me"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_sessions: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Sessions"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    open_session: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpenedSession"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    redeem_ticket: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    ticket: string;
+                };
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpenedSession"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Request Timeout */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Gone */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unsupported Media Type */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_ticket: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Ticket"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    end_session: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                session_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -67,6 +67,7 @@ class Question(Struct, frozen=True, kw_only=True):
     the call pauses. A `preview` in the payload shows the changes. `answerers` (None: anyone of the tenant) and
     `four_eyes` (not the requester) restrict who may answer. `requests` are the requests of an MCP server to its client,
     by key and unchanged: an interactive MCP client that made the call may answer them itself. With `person` it may not.
+    `rule` describes the rule of the policy that requires the approval. `passed_on` lists to whom people passed it on.
     """
 
     kind: QuestionKind
@@ -84,6 +85,8 @@ class Question(Struct, frozen=True, kw_only=True):
     four_eyes: bool = False
     requests: Mapping[str, Any] = field(default_factory=dict[str, Any])
     person: bool = False
+    rule: Mapping[str, Any] | None = None
+    passed_on: Sequence[Mapping[str, Any]] = ()
 
     def __repr__(self) -> str:
         return represent(self, without=("payload", "state", "requests"))

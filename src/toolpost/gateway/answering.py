@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from toolpost.contracts.callers import OPERATOR_ID, SESSION_ID
 from toolpost.gateway.access import insufficient_scope
 from toolpost.gateway.problems import Problem
-from toolpost.policy.approvals import is_same_person
+from toolpost.policy.approvals import answer_refusal, is_same_person
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from toolpost.contracts.callers import Caller
     from toolpost.contracts.questions import Decision, PendingAction
+
+
+def viewer_of(caller: Caller, action: PendingAction, decisions: Sequence[str]) -> dict[str, Any]:
+    """Return which of the possible decisions a caller may make, and why not the others."""
+    may, why_not = list[str](), None
+    for decision in decisions:
+        rights = cast("Decision", "approve" if decision == "modify" else decision)
+        problem = refusal(caller, action, rights)
+        why = answer_refusal(action, str(caller.principal), rights) if problem is None else problem.detail
+        if not why:
+            may.append(decision)
+        why_not = why_not or why or None
+    return {"may": may, "why_not": why_not}
 
 
 def refusal(caller: Caller, action: PendingAction, decision: Decision) -> Problem | None:

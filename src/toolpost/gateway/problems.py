@@ -65,12 +65,12 @@ class Problem(Exception):  # noqa: N818 - what RFC 9457 calls it
         return ProblemResponse(self.status, self.code, self.detail, **self.more)
 
 
-def problem_of(error: ToolError) -> ProblemResponse:
-    """Return the problem details of an error."""
+def problem_of(error: ToolError, **facts: Any) -> ProblemResponse:
+    """Return the problem details of an error, with more members if given."""
     status = next(_STATUSES[kind] for kind in type(error).__mro__ if kind in _STATUSES)
     if error.error_code == _INTERRUPTED:
         status = 503
     after = error.retry_after_s
     headers = None if after is None else {"Retry-After": str(max(1, round(after)))}
     message = f"{error.message} {LIST_PENDING}." if isinstance(error, PendingNotFoundError) else error.message
-    return ProblemResponse(status, error.error_code, message, headers=headers)
+    return ProblemResponse(status, error.error_code, message, headers=headers, **facts)

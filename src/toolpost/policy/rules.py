@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from toolpost.contracts.calls import PermittedCall, ValidatedCall
 from toolpost.contracts.errors import ToolPermissionError
@@ -97,10 +98,10 @@ _approval_reasons: dict[Template, Callable[[ToolSpec], str]] = {
 class Verdict:
     """The policy's decision about one tool, computed once for all its calls; `question` replaces the default one.
 
-    `rule` is the index of the rule that decides, or None for the template.
+    `rule` is the index of the rule that decides, or None for the template. `policy` describes it to an approver.
     """
 
-    __slots__ = ("action", "approvals", "question", "reason", "rule", "spec")
+    __slots__ = ("action", "approvals", "policy", "question", "reason", "rule", "spec")
 
     def __init__(
         self,
@@ -110,12 +111,14 @@ class Verdict:
         approvals: Approvals = ANYBODY,
         *,
         rule: int | None = None,
+        policy: Mapping[str, Any] | None = None,
     ) -> None:
         self.action = action
         self.reason = reason
         self.spec = spec
         self.approvals = approvals
         self.rule = rule
+        self.policy = policy
         self.question: Question | None = None
 
     def with_question(self, question: Question) -> Verdict:
@@ -149,6 +152,7 @@ class Verdict:
             prompt=f"{before}Allow {self.spec.name}? Approval is required: {why}.",
             payload={"preview": shown.text} if shown.text else {},
             state=shown.state or None,
+            rule=None if self.policy is None else {**self.policy, "reason": why},
         )
 
 
@@ -167,6 +171,7 @@ class Policy:
         self.approvals = approvals
         self.blocks_changes = template in ("regulated", "audit")  # of definitions that no lock file pins
         self._approval_reason = _approval_reasons[template]
+        self._described = [_describe_rule(index, rule, of=len(rules)) for index, rule in enumerate(rules, 1)]
 
     def verdict(self, spec: ToolSpec, *, destructive: bool | None = None) -> Verdict:
         """Return the verdict for a tool, or for its calls that are `destructive` or not."""
@@ -177,6 +182,16 @@ class Policy:
             if rule.matches(reviewed):
                 approvals = rule.approvals.over(self.approvals)
                 reason = rule.reason or f"a policy rule says {rule.action}"
-                return Verdict(rule.action, reason, spec, approvals, rule=index)
+                described = self._described[index]
+                return Verdict(rule.action, reason, spec, approvals, rule=index, policy=described)
         why = self._approval_reason(reviewed)
-        return Verdict("ask" if why else "allow", why, spec, self.approvals)
+        template = {"index": 0, "of": len(self.rules), "action": "ask", "text": self.template}
+        return Verdict("ask" if why else "allow", why, spec, self.approvals, policy=template)
+
+
+def _describe_rule(index: int, rule: Rule, *, of: int) -> dict[str, Any]:
+    """Return a rule for approvers, with its text as YAML in flow style, without empty conditions."""
+    approvals = {name: value for name, value in asdict(rule.approvals).items() if value is not None}
+    given = {**asdict(rule), "approvals": approvals}
+    text = json.dumps({name: value for name, value in given.items() if value not in ((), None, "", {})})
+    return {"index": index, "of": of, "action": rule.action, "text": text}

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from toolpost.policy.redaction import Redactor
 
 WITHOUT_TOOL = frozenset({"deny", "happened", "not_happened"})  # answers that run nothing
+_WILDCARDS = frozenset("*?[")
 _BEFORE_NEXT_CALL = {"approval": "deny it and ", "unknown": "say whether it happened and "}
 
 
@@ -126,6 +127,22 @@ def check_changes(action: PendingAction, changes: Sequence[JsonChange]) -> None:
     """Raise ToolValidationError for changes that cannot be applied, or that would send a mask."""
     patched_arguments(action, changes)
     refuse_masks(changes, action.tool_name)
+
+
+def check_escalation(action: PendingAction, to: str) -> None:
+    """Raise ToolValidationError unless `to` is a user, or a pattern of users, of the tenant who may answer."""
+    tenant = action.asked_by.tenant
+    if to.partition(":")[0] != tenant or not to.partition(":")[2]:
+        msg = f"{to!r} is not a user of the tenant {tenant!r}: pass it on to {tenant}:NAME, or to a pattern"
+        raise ToolValidationError(msg, tool_name=action.tool_name)
+    if _WILDCARDS.intersection(to):
+        return
+    try:
+        why = answer_refusal(action, to, "approve")
+    except ValueError as error:
+        why = str(error)
+    if why:
+        raise ToolValidationError(f"{to!r} may not answer {action.id!r}: {why}", tool_name=action.tool_name)
 
 
 def patched_arguments(action: PendingAction, changes: Sequence[JsonChange] | None) -> dict[str, Any]:

@@ -47,6 +47,11 @@ class OutcomeReporter:
         facts = {"artifact_id": copy.id, "media_type": copy.media_type, "size": copy.size, "by": by}
         self._emitter.emit(self._ref(action), EventCode.ARTIFACT_STORED, facts)
 
+    def emit_escalated(self, action: PendingAction, *, by: str, to: str, note: str) -> None:
+        """Emit that a person passed a pending action on to another one."""
+        facts = {"pending_id": action.id, "by": by, "to": to, "note": note}
+        self._emitter.emit(self._ref(action), EventCode.APPROVAL_ESCALATED, facts)
+
     def emit_pause(self, of: JournalEntry | PendingAction, action: PendingAction) -> None:
         """Emit the question of a call, also after a crash."""
         self._emitter.emit_pause(self._ref(of), action)

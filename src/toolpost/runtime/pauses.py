@@ -206,6 +206,8 @@ def _shown_payload(question: Question, redactor: Redactor) -> Mapping[str, Any]:
     preview = payload.get("preview")
     if isinstance(preview, str):
         payload = {**payload, "preview": redactor.excerpt(preview, _LONGEST_PREVIEW)}
+        if len(preview) > _LONGEST_PREVIEW:
+            payload["truncated"] = True
     shown: Mapping[str, Any] = redactor.texts(payload)
     return shown
 

@@ -21,6 +21,7 @@ from toolpost.runtime.answer_checks import (
     WITHOUT_TOOL,
     AnswerChecks,
     check_changes,
+    check_escalation,
     is_operator,
     operator_required,
     patched_arguments,
@@ -47,7 +48,7 @@ _log = logging.getLogger("toolpost.runtime")
 _OUTER_WAIT_S = 60.0
 _MOST_WAITING = 1000  # open pending actions that are searched for those that wait for a definition
 _FIRST_LOOK_S, _LAST_LOOK_S = 0.1, 10.0
-_ASKED = (EventCode.APPROVAL_REQUESTED, EventCode.CALL_PAUSED)
+_ASKED = (EventCode.APPROVAL_REQUESTED, EventCode.CALL_PAUSED, EventCode.APPROVAL_ESCALATED)
 
 
 class PendingActions:
@@ -133,13 +134,18 @@ class PendingActions:
         """
         return approval_card(action, self._registry, self._redactor, operator=operator)
 
-    async def describe_event(self, event: StoredEvent, *, by: str) -> dict[str, Any]:
-        """Return an event as JSON data; the event of a question contains its pending action, as `by` may see it."""
+    async def describe_event(
+        self, event: StoredEvent, *, by: str, show: Callable[[PendingAction], dict[str, Any]] | None = None
+    ) -> dict[str, Any]:
+        """Return an event as JSON data; the event of a question contains its pending action, as `by` may see it.
+
+        `show` returns the action as JSON data, by default like `card`.
+        """
         data = {**event.to_dict(), "user": event.user}
         pending_id = event.payload.get("pending_id")
         if event.code in _ASKED and isinstance(pending_id, str):
             with suppress(PendingNotFoundError):  # deleted since
-                data["card"] = self.card(await self.get(pending_id, by=by))
+                data["card"] = (show or self.card)(await self.get(pending_id, by=by))
         return data
 
     async def outcome(self, pending_id: str, *, by: str, wait_s: float) -> Outcome:
@@ -231,6 +237,23 @@ class PendingActions:
         """Deny a call permanently."""
         return await self.answer(pending_id, by=by, decision="deny", reason=reason)
 
+    async def escalate(self, pending_id: str, *, by: str, to: str, note: str = "") -> PendingAction:
+        """Pass an open action on to a person, or to a pattern of `tenant:user`, who may answer it; return the action.
+
+        The action stays open, and the rules about who may answer it do not change.
+        """
+        action = await self.get(pending_id, by=by)
+        if action.status != "open" or action.expires_at <= time.time():
+            raise await self._checks.too_late(pending_id)
+        check_escalation(action, to)
+        passed = {"by": by, "to": to, "note": note, "at": time.time()}
+        kept = await self._store.pending.get(pending_id, tenant=action.asked_by.tenant)
+        question = action.question if kept is None else kept.question
+        question = replace(question, passed_on=(*question.passed_on, passed))
+        await self._store.pending.renew(pending_id, question)
+        self.reporter.emit_escalated(action, by=by, to=to, note=note)
+        return replace(action, question=replace(action.question, passed_on=question.passed_on))
+
     async def answer(
         self,
         pending_id: str,
@@ -243,12 +266,14 @@ class PendingActions:
         responses: Mapping[str, Any] | None = None,
         context: ToolContext | None = None,
         operator: bool | None = None,
+        on_claimed: Callable[[], None] | None = None,
     ) -> Outcome:
         """Answer a question, run the waiting call, in `context` if given, and return its outcome.
 
         `changes` of an approval are operations of JSON Patch on the exact arguments. `responses` are those of an MCP
         client to the question's `requests`, instead of a value. Only the `operator` can approve a changed definition;
-        by default a user of the local tenant is the operator.
+        by default a user of the local tenant is the operator. `on_claimed` is called once the answer is accepted and
+        stored, before the call runs.
         """
         self._router.inflight.check_loop()  # before the action is claimed
         action = await self.get(pending_id, by=by)
@@ -279,7 +304,7 @@ class PendingActions:
             state=action.question.state,
             responses=responses,
         )
-        outcome = await asyncio.shield(self._background.start(self._claim(pending_id, answer, by, context)))
+        outcome = await asyncio.shield(self._background.start(self._claim(pending_id, answer, by, context, on_claimed)))
         if not isinstance(outcome, Paused):
             return outcome
         paused = await self._pause_of(await self.get(outcome.pending_id, by=by), by=by)
@@ -295,11 +320,20 @@ class PendingActions:
             self.reporter.emit_given(action, copy, by=by)
         return given
 
-    async def _claim(self, pending_id: str, answer: Answer, by: str, context: ToolContext | None) -> Outcome:
+    async def _claim(
+        self,
+        pending_id: str,
+        answer: Answer,
+        by: str,
+        context: ToolContext | None,
+        on_claimed: Callable[[], None] | None,
+    ) -> Outcome:
         """Claim the action and carry out the answer, even if the answerer does not wait for the outcome."""
         claimed = await self._store.pending.claim(pending_id, answer, by=by, at=time.time())
         if claimed is None:
             raise await self._checks.too_late(pending_id)
+        if on_claimed is not None:
+            on_claimed()
         if claimed.question.needs_operator:
             self._background.start(self.continue_accepted(by=by))  # other calls may wait for the same definition
         return await self.carry_out(claimed, context)

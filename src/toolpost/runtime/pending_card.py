@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from toolpost.contracts.callers import KEY_ID, OPERATOR_ID, SESSION_ID
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import DECISIONS, Answer, PendingAction, Question
 from toolpost.policy.call_summary import masked_paths
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from toolpost.catalog.registry import ToolRegistry
     from toolpost.contracts.outcomes import Paused
+    from toolpost.contracts.spec import ToolSpec
     from toolpost.policy.redaction import Redactor
 
 _PRIVATE = frozenset({"auth_url", "state"})  # of a consent's payload
@@ -59,6 +61,11 @@ def approval_card(
         "masked": masked,
         "target": dict(question.target),
         "preview": _preview(question, open_text["payload"]),
+        "truncated": bool(question.payload.get("truncated")),
+        "rule": None if question.rule is None else dict(question.rule),
+        "tool": None if entry is None else _tool_facts(entry.spec),
+        "caller": _caller(action.caller),
+        "passed_on": [dict(one) for one in question.passed_on],
         "waits_for": "operator" if question.needs_operator else "person",
         "answers": _answers(
             question,
@@ -78,6 +85,29 @@ def approval_card(
         "answered_by": action.answered_by,
         "answered_at": action.answered_at,
     }
+
+
+def _tool_facts(spec: ToolSpec) -> dict[str, Any]:
+    """Return what an approver needs to know of a tool."""
+    return {
+        "description": spec.description,
+        "origin": spec.origin or None,
+        "source": spec.source or None,
+        "side_effects": spec.side_effects,
+        "destructive": spec.safety.destructive,
+        "replay": spec.replay,
+    }
+
+
+def _caller(caller_id: str) -> dict[str, str] | None:
+    """Return the caller that made the call, or None for a call from code."""
+    if not caller_id:
+        return None
+    kind = "operator" if caller_id == OPERATOR_ID else "token"
+    for prefix, name in ((KEY_ID, "key"), (SESSION_ID, "session")):
+        if caller_id.startswith(prefix):
+            kind, caller_id = name, caller_id.removeprefix(prefix)
+    return {"kind": kind, "id": caller_id, "name": caller_id}
 
 
 def _given(action: PendingAction, answer: Answer, redact: Callable[[Mapping[str, Any]], Any]) -> Any:

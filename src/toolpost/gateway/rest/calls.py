@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
@@ -15,6 +16,7 @@ from toolpost.gateway.problems import LIST_PENDING, Problem, ProblemResponse, pr
 from toolpost.gateway.rest.components import ref
 from toolpost.gateway.rest.event_stream import event_stream, server_event
 from toolpost.gateway.rest.operations import JsonResponse, Operations, RestRequest
+from toolpost.gateway.rest.pending import card_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
@@ -181,5 +183,9 @@ async def _stream_run(request: RestRequest, task: asyncio.Task[Outcome], run_id:
         done = task.done()  # before reading, so that the last event is among those read
         async for event in events_after(box.store.events, seen, tenant=request.tenant, run_id=run_id):
             seen = event.id
-            yield server_event(event.code.name, await box.pending.describe_event(event, by=request.user), event.id)
+            yield server_event(
+                event.code.name,
+                await box.pending.describe_event(event, by=request.user, show=partial(card_of, request)),
+                event.id,
+            )
     yield server_event("outcome", outcome_to_dict(task.result()))

@@ -148,7 +148,17 @@ _CALL_STATS = record(
 COMPONENTS: dict[str, Any] = {
     "Problem": record(
         {"type": TEXT, "title": TEXT, "status": _COUNT, "code": TEXT, "detail": TEXT},
-        {"errors": array(TEXT), "run_id": TEXT},
+        {
+            "errors": array(TEXT),
+            "run_id": TEXT,
+            "card": {**ref("Card"), "description": "Of a refused answer: the pending action as it is now"},
+            "answered_by": MAYBE_TEXT,
+            "answered_at": _MAYBE_TIME,
+            "answerers": {"type": ["array", "null"], "items": TEXT},
+            "four_eyes": _FLAG,
+            "from": {**_OBJECT, "description": "The target of the call when the question was asked"},
+            "to": {**_OBJECT, "description": "The target of the call now"},
+        },
         "Problem details (RFC 9457); `code` is for programs, `detail` for people",
     ),
     "Tool": record(
@@ -386,6 +396,31 @@ COMPONENTS: dict[str, Any] = {
             **texts("call_id", "run_id", "asked_by"),
             "created_at": _TIME,
             "expires_at": _TIME,
+            "truncated": {**_FLAG, "description": "Whether the preview was cut"},
+            "rule": or_null(
+                {
+                    **record(
+                        {"index": _COUNT, "of": _COUNT, "action": TEXT, "text": TEXT, "reason": TEXT},
+                    ),
+                    "description": "The rule of the policy that requires approval; index 0 is the template",
+                }
+            ),
+            "tool": or_null(
+                record(
+                    {
+                        "description": TEXT,
+                        "origin": MAYBE_TEXT,
+                        "source": MAYBE_TEXT,
+                        "side_effects": {"enum": list(get_args(SideEffects))},
+                        "destructive": {"type": ["boolean", "null"], "description": "null: unknown"},
+                        "replay": {"enum": list(get_args(ReplayClass))},
+                    }
+                )
+            ),
+            "caller": or_null(
+                {**record({"kind": _CREDENTIAL, "id": TEXT, "name": TEXT}), "description": "Who made the call"}
+            ),
+            "passed_on": array(record({"by": TEXT, "to": TEXT, "note": TEXT, "at": _TIME})),
             "answer": {
                 "type": ["object", "null"],
                 "properties": {
@@ -400,6 +435,12 @@ COMPONENTS: dict[str, Any] = {
             "answered_by": MAYBE_TEXT,
             "answered_at": _MAYBE_TIME,
         },
+        {
+            "viewer": {
+                **record({"may": array(TEXT), "why_not": MAYBE_TEXT}),
+                "description": "The decisions that the caller may make, and why not the others",
+            }
+        },
         about="A pending action: its call, the requesting user, the reason, a preview, and the possible answers",
     ),
     "Answer": {
@@ -409,10 +450,19 @@ COMPONENTS: dict[str, Any] = {
             "changes": {**PATCH_SCHEMA, "description": f"Of `modify`: {PATCH_SCHEMA['description']}"},
             "value": {"description": "Of `answer` and `happened`"},
             "reason": {"type": "string", "description": "Of `deny`: returned to the caller"},
+            "mode": {
+                "enum": ["wait", "async"],
+                "default": "wait",
+                "description": "Wait for the outcome of the call, or return when the answer is stored",
+            },
         },
         "required": ["decision"],
         "additionalProperties": False,
     },
+    "Claimed": record(
+        {"status": {"const": "claimed"}, "pending_id": TEXT, "run_id": TEXT},
+        about="A stored answer; the pending action will have the outcome of its call",
+    ),
     "Definition": record(
         {"status": {"enum": ["accepted", "changed"]}},
         {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response, StreamingResponse
@@ -12,6 +13,7 @@ from toolpost.contracts.events import EventFilter
 from toolpost.gateway.event_feed import events_after
 from toolpost.gateway.rest.components import ref
 from toolpost.gateway.rest.operations import Operations, RestRequest, json_bytes
+from toolpost.gateway.rest.pending import card_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterable
@@ -77,7 +79,9 @@ async def _stream(request: RestRequest) -> AsyncGenerator[bytes]:
             yield b": listening\n\n"  # keeps proxies from closing an idle connection
         else:
             yield server_event(
-                event.code.name, await request.box.pending.describe_event(event, by=request.user), event.id
+                event.code.name,
+                await request.box.pending.describe_event(event, by=request.user, show=partial(card_of, request)),
+                event.id,
             )
 
 

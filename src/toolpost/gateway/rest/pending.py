@@ -1,49 +1,120 @@
-"""Operations on pending actions: list, show and answer them."""
+"""Operations on pending actions: list, show, answer and escalate them."""
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Any, get_args
+import asyncio
+from typing import TYPE_CHECKING, Any, cast, get_args
 
-from toolpost.contracts.errors import PendingNotFoundError
+from toolpost.contracts.errors import PendingNotFoundError, ToolConflictError, ToolError, ToolPermissionError
 from toolpost.contracts.outcomes import outcome_to_dict
-from toolpost.contracts.questions import PendingStatus
-from toolpost.gateway.answering import refusal
-from toolpost.gateway.problems import Problem
-from toolpost.gateway.rest.components import page, ref
-from toolpost.gateway.rest.operations import JsonResponse, Operations, RestRequest
-from toolpost.gateway.rest.pages import PAGE, decode_cursor, invalid_cursor, page_response
+from toolpost.contracts.questions import PendingAction, PendingStatus
+from toolpost.gateway.answering import refusal, viewer_of
+from toolpost.gateway.problems import Problem, problem_of
+from toolpost.gateway.rest.components import array, ref
+from toolpost.gateway.rest.operations import JsonResponse, JsonSchema, Operations, RestRequest
+from toolpost.gateway.rest.pages import PAGE, decode_cursor, encode_cursor, invalid_cursor
+from toolpost.policy.call_summary import target_summary
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine, Sequence
+
     from starlette.responses import Response
 
-    from toolpost.contracts.questions import PendingAction
+    from toolpost.contracts.outcomes import Outcome
 
 OPERATIONS = Operations("pending")
-_STATUS = {"status": {"type": "string", "enum": [*get_args(PendingStatus), "all"], "default": "open"}}
+_PAGE = 500
+_MOST_SEARCHED = 10_000  # actions that one request reads
+_YES_NO = {"type": "string", "enum": ["yes", "no"], "default": "no"}
+_TEXT = {"type": "string", "minLength": 1}
+_FILTERS: dict[str, JsonSchema] = {
+    "status": {"type": "string", "enum": [*get_args(PendingStatus), "all"], "default": "open"},
+    "kind": {"type": "string", "enum": ["approval", "consent", "input", "restart", "unknown"]},
+    "tool": {**_TEXT, "description": "The name of the tool"},
+    "asked_by": {**_TEXT, "description": "A user of the tenant, as `tenant:user`"},
+    "answered_by": {**_TEXT, "description": "A user of the tenant, as `tenant:user`"},
+    "mine": {**_YES_NO, "description": "Only those that the caller may answer"},
+    "since": {"type": "number", "description": "Only those that were created at this Unix time or later"},
+    "total": {**_YES_NO, "description": "Count all that match, in `total`"},
+    "view": {"type": "string", "enum": ["full", "summary"], "default": "full", "description": "`summary`: no schemas"},
+}
+_LIST = {
+    "type": "object",
+    "properties": {
+        "items": array(ref("Card")),
+        "next": {"type": ["string", "null"]},
+        "total": {"type": ["integer", "null"], "description": "How many match; null unless it was requested"},
+    },
+    "required": ["items", "next", "total"],
+}
+_ESCALATION = {
+    "type": "object",
+    "properties": {
+        "to": {"type": "string", "minLength": 3, "maxLength": 200, "description": "A user, or a pattern of users"},
+        "note": {"type": "string", "maxLength": 2000, "default": ""},
+    },
+    "required": ["to"],
+    "additionalProperties": False,
+}
 
 
-@OPERATIONS.declare("GET", "/pending", query={**_STATUS, **PAGE}, answers={200: page("Card")})
+@OPERATIONS.declare("GET", "/pending", query={**_FILTERS, **PAGE}, answers={200: _LIST})
 async def list_pending(request: RestRequest) -> Response:
-    """List pending actions."""
-    status = None if request.query["status"] == "all" else request.query["status"]
-    limit: int = request.query["limit"]
-    before = decode_cursor(request.query.get("cursor"))
+    """List pending actions, newest first."""
+    query, limit = request.query, cast("int", request.query["limit"])
+    before = decode_cursor(query.get("cursor"))
     if before is not None:
         try:
             await _find_pending(request, before)
         except PendingNotFoundError:
             raise invalid_cursor() from None
-    found = await request.box.pending.list(
-        by=request.user, status=status, user=request.only_user, before=before, limit=limit + 1
-    )
-    return page_response(found, limit, lambda action: action.id, partial(_to_dict, request))
+    counts_all = query["total"] == "yes"
+    found = await _search(request, before=before, most=_MOST_SEARCHED if counts_all and before is None else limit + 1)
+    total = len(found) if before is None else len(await _search(request, before=None, most=_MOST_SEARCHED))
+    shown = await cards(request, found[:limit])
+    if query["view"] == "summary":
+        for card in shown:
+            card["answers"] = [{"decision": answer["decision"], "schema": {}} for answer in card["answers"]]
+    following = encode_cursor(found[limit - 1].id) if len(found) > limit else None
+    return JsonResponse({"items": shown, "next": following, "total": total if counts_all else None})
+
+
+async def _search(request: RestRequest, *, before: str | None, most: int) -> list[PendingAction]:
+    """Return up to `most` pending actions that match the filters of a request, among the newest ones."""
+    status = None if request.query["status"] == "all" else request.query["status"]
+    found, searched = list[PendingAction](), 0
+    while len(found) < most and searched < _MOST_SEARCHED:
+        read = await request.box.pending.list(
+            by=request.user, status=status, user=request.only_user, before=before, limit=min(most, _PAGE)
+        )
+        found += [action for action in read if _matches(request, action)]
+        searched += len(read)
+        if len(read) < min(most, _PAGE):
+            break
+        before = read[-1].id
+    return found[:most]
+
+
+def _matches(request: RestRequest, action: PendingAction) -> bool:
+    query = request.query
+    wanted = {
+        "kind": action.question.kind,
+        "tool": action.tool_name,
+        "asked_by": str(action.asked_by),
+        "answered_by": action.answered_by,
+    }
+    if any(query.get(name) not in (None, value) for name, value in wanted.items()):
+        return False
+    if query.get("since") is not None and action.created_at < query["since"]:
+        return False
+    return query["mine"] != "yes" or bool(card_of(request, action)["viewer"]["may"])
 
 
 @OPERATIONS.declare("GET", "/pending/{pending_id}", answers={200: ref("Card")}, problems=(404,))
 async def show_pending(request: RestRequest) -> Response:
     """Show one pending action."""
-    return JsonResponse(_to_dict(request, await _find_pending(request, request.path["pending_id"])))
+    [card] = await cards(request, [await _find_pending(request, request.path["pending_id"])])
+    return JsonResponse(card)
 
 
 @OPERATIONS.declare(
@@ -51,7 +122,7 @@ async def show_pending(request: RestRequest) -> Response:
     "/pending/{pending_id}/answer",
     scope=("answer",),
     takes=ref("Answer"),
-    answers={200: ref("Outcome")},
+    answers={200: ref("Outcome"), 202: ref("Claimed")},
     problems=(404, 409, 503),
 )
 async def answer_pending(request: RestRequest) -> Response:
@@ -60,13 +131,9 @@ async def answer_pending(request: RestRequest) -> Response:
     decision = body["decision"]
     if (problem := refusal(request.caller, action, decision)) is not None:
         raise problem
-    if decision == "modify" and "changes" not in body:
-        raise Problem(422, "invalid_body", "`modify` needs `changes`, a JSON Patch of the arguments")
-    if decision != "modify" and "changes" in body:
-        raise Problem(422, "invalid_body", f"{decision!r} does not accept `changes`; `modify` does")
-    if decision == "answer" and "value" not in body:
-        raise Problem(422, "invalid_body", "`answer` needs a `value`, which may be null")
-    outcome = await request.box.pending.answer(
+    _check_body(body)
+    claimed = asyncio.Event()
+    answering = request.box.pending.answer(
         action.id,
         body.get("value"),
         by=request.user,
@@ -74,12 +141,100 @@ async def answer_pending(request: RestRequest) -> Response:
         reason=body.get("reason", ""),
         changes=body.get("changes"),
         operator=request.caller.is_operator,
+        on_claimed=claimed.set,
     )
-    return JsonResponse(outcome_to_dict(outcome))
+    try:
+        if body.get("mode") == "async":
+            return await _answer_async(request, action, answering, claimed)
+        return JsonResponse(outcome_to_dict(await answering))
+    except (ToolConflictError, ToolPermissionError) as error:
+        return await _refused(request, action.id, error)
 
 
-def _to_dict(request: RestRequest, action: PendingAction) -> dict[str, Any]:
-    return request.box.pending.card(action, operator=request.caller.is_operator)
+def _check_body(body: dict[str, Any]) -> None:
+    decision = body["decision"]
+    if decision == "modify" and "changes" not in body:
+        raise Problem(422, "invalid_body", "`modify` needs `changes`, a JSON Patch of the arguments")
+    if decision != "modify" and "changes" in body:
+        raise Problem(422, "invalid_body", f"{decision!r} does not accept `changes`; `modify` does")
+    if decision == "answer" and "value" not in body:
+        raise Problem(422, "invalid_body", "`answer` needs a `value`, which may be null")
+
+
+async def _answer_async(
+    request: RestRequest, action: PendingAction, answering: Coroutine[None, None, Outcome], claimed: asyncio.Event
+) -> Response:
+    """Return as soon as the answer is stored, while its call runs; raise the error of a refused answer."""
+    task = request.service.start_call(answering)
+    accepted = asyncio.ensure_future(claimed.wait())
+    try:
+        await asyncio.wait({task, accepted}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        accepted.cancel()
+    if not claimed.is_set():
+        task.result()  # raises the refusal
+    location = f"{request.service.public_url}/api/v1/pending/{action.id}"
+    body = {"status": "claimed", "pending_id": action.id, "run_id": action.run_id}
+    return JsonResponse(body, 202, headers={"Location": location})
+
+
+async def _refused(request: RestRequest, pending_id: str, error: ToolError) -> Response:
+    """Return the problem of a refused answer with its facts: the pending action, who may answer, what has changed."""
+    error.conceal(request.box.redactor.message)
+    action = await _find_pending(request, pending_id)
+    facts: dict[str, Any] = {}
+    if isinstance(error, ToolPermissionError):
+        answerers = None if action.answerers is None else list(action.answerers)
+        facts = {"answerers": answerers, "four_eyes": action.question.four_eyes}
+    else:
+        [card] = await cards(request, [action])
+        facts = {"card": card, "answered_by": action.answered_by, "answered_at": action.answered_at}
+    if error.error_code == "tool_changed" and request.box.registry.has(action.tool_name):
+        spec = request.box.registry.find(action.tool_name).spec
+        now = target_summary(spec, request.box.redactor.redact)
+        facts |= {"from": dict(action.question.target), "to": now}
+    return problem_of(error, **facts)
+
+
+@OPERATIONS.declare(
+    "POST",
+    "/pending/{pending_id}/escalate",
+    scope=("answer",),
+    takes=_ESCALATION,
+    answers={200: ref("Card")},
+    problems=(404, 409),
+)
+async def escalate_pending(request: RestRequest) -> Response:
+    """Pass a pending action on to another person; who may answer it does not change."""
+    action = await _find_pending(request, request.path["pending_id"])
+    if (problem := refusal(request.caller, action, "deny")) is not None:
+        raise problem
+    try:
+        passed = await request.box.pending.escalate(
+            action.id, by=request.user, to=request.body["to"], note=request.body.get("note", "")
+        )
+    except ToolConflictError as error:
+        return await _refused(request, action.id, error)
+    [card] = await cards(request, [passed])
+    return JsonResponse(card)
+
+
+def card_of(request: RestRequest, action: PendingAction) -> dict[str, Any]:
+    """Return a pending action as JSON data, with the answers that the caller may give."""
+    card = request.box.pending.card(action, operator=request.caller.is_operator)
+    decisions: list[str] = [answer["decision"] for answer in card["answers"]]
+    return {**card, "viewer": viewer_of(request.caller, action, decisions)}
+
+
+async def cards(request: RestRequest, actions: Sequence[PendingAction]) -> list[dict[str, Any]]:
+    """Return pending actions as JSON data, with the names of the keys that made their calls."""
+    shown = [card_of(request, action) for action in actions]
+    if any((card["caller"] or {}).get("kind") == "key" for card in shown):
+        keys = {key.id: key.name for key in await request.box.store.caller_keys.list(tenant=request.tenant)}
+        for card in shown:
+            if (card["caller"] or {}).get("kind") == "key":
+                card["caller"] |= {"name": keys.get(card["caller"]["id"], card["caller"]["id"])}
+    return shown
 
 
 async def _find_pending(request: RestRequest, pending_id: str) -> PendingAction:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from toolpost.gateway.sessions import OpenedSession
 
 OPERATIONS = Operations("sessions")
-FEATURES = ("sessions", "tools")
+FEATURES = ("sessions", "tools", "pending.viewer", "pending.async", "pending.filters", "pending.escalate")
 """The parts of the interface that a console can rely on; a gateway of another version may lack some."""
 _TICKET = {
     "type": "object",
