@@ -2,6 +2,8 @@
 export {
   Activity as NowIcon,
   AlarmClock as LaterIcon,
+  ArrowDown as DownIcon,
+  ArrowUp as UpIcon,
   ArrowUpDown as SortIcon,
   Bot as AgentIcon,
   Check as DoneIcon,
@@ -32,6 +34,7 @@ export {
   Lock as BoundIcon,
   LogOut as SignOutIcon,
   MessageCircleQuestion as QuestionIcon,
+  Paperclip as AttachmentIcon,
   Pencil as WritesIcon,
   Play as TryIcon,
   Plug as SourceIcon,
