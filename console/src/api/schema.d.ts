@@ -1221,6 +1221,7 @@ export interface components {
                 time: number;
                 oidc: {
                     issuer: string;
+                    sign_in: boolean;
                 } | null;
                 features: string[];
             };

@@ -394,6 +394,15 @@ class OidcSettings(ConfigModel):
         default_factory=list[str],
         description="Clients of the issuer (azp, client_id) that approvers use; tokens of other clients never answer",
     )
+    client_id: str | None = Field(
+        default=None,
+        min_length=1,
+        description="The gateway's own client, with which people sign in to the console",
+    )
+    client_secret: str | None = Field(default=None, min_length=1, description="Without it, the client is public (PKCE)")
+    scopes: list[str] = Field(
+        default_factory=lambda: ["openid"], description="Scopes that a sign-in to the console requests"
+    )
 
 
 class ServerSettings(ConfigModel):

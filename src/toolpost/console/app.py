@@ -45,7 +45,7 @@ PAGES = frozenset({"", "approvals", "runs", "tools", "sources", "accounts", "ins
 """The first segments of the paths that the page itself routes."""
 OAUTH_CALLBACK = "/oauth/callback/"
 _ASSETS = "/assets/"
-_NOT_PAGES = ("/sign-in/start", "/sign-in/callback")
+_NOT_PAGES = ("/sign-in/start", "/sign-in/callback")  # of the sign-in with an issuer, which redirects
 _MOST_DEPTH = 8
 _IMMUTABLE = "public, max-age=31536000, immutable"
 

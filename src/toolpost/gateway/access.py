@@ -36,8 +36,10 @@ AGENT_CARD = "/.well-known/agent-card.json"
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 SESSIONS = "/api/v1/sessions"
 REDEEM = f"{SESSIONS}/redeem"
+SIGN_IN_START, SIGN_IN_CALLBACK = "/sign-in/start", "/sign-in/callback"
 SIGN_INS_PER_MINUTE = 10
-_OPEN = frozenset({"/healthz", "/readyz", "/openapi.json", AGENT_CARD, REDEEM})
+_SIGN_INS = frozenset({("POST", SESSIONS), ("POST", REDEEM), ("GET", SIGN_IN_START)})
+_OPEN = frozenset({"/healthz", "/readyz", "/openapi.json", AGENT_CARD, REDEEM, SIGN_IN_START, SIGN_IN_CALLBACK})
 _OF_AGENTS = ("/mcp/", "/a2a")
 _OPEN_BELOW = (METADATA, "/oauth/")
 _HOST = re.compile(rb"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::([0-9]{1,5}))?")
@@ -137,7 +139,7 @@ class Access:
         try:
             headers = self._read_headers(scope)
             path: str = scope["path"]
-            if scope["method"] == "POST" and path in (SESSIONS, REDEEM):
+            if (scope["method"], path) in _SIGN_INS:
                 self._count_sign_in(scope)
             is_console = self._console is not None and self._console.serves(scope)
             if path in _OPEN or path.startswith(_OPEN_BELOW) or is_console:
@@ -239,7 +241,7 @@ class Callers:
         self._expected = token.encode()
         self._keys = keys
         self._oidc = oidc
-        self._tokens = tokens
+        self.tokens = tokens
         self._clock = clock
 
     async def identify(self, bearer: str, *, is_local: bool) -> Caller:
@@ -252,8 +254,8 @@ class Callers:
             return await self._by_key(bearer)
         if bearer.startswith(SESSION_PREFIX):
             return await self.sessions.identify(bearer, is_local=is_local)
-        if self._tokens is not None and self._oidc is not None and bearer.count(".") == 2:
-            return caller_of(await self._tokens.verify(bearer), self._oidc)
+        if self.tokens is not None and self._oidc is not None and bearer.count(".") == 2:
+            return caller_of(await self.tokens.verify(bearer), self._oidc)
         raise ToolAuthError(_NOT_KNOWN, code="invalid_token")
 
     async def _by_key(self, bearer: str) -> Caller:

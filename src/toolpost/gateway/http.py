@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from contextlib import AsyncExitStack, asynccontextmanager, closing
+from contextlib import AsyncExitStack, asynccontextmanager, closing, nullcontext
 from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
 
@@ -18,6 +18,7 @@ from toolpost.contracts.principal import Principal
 from toolpost.gateway.a2a import a2a_routes
 from toolpost.gateway.access import METADATA, SIGN_INS_PER_MINUTE, Access, Callers
 from toolpost.gateway.caller_keys import local_token
+from toolpost.gateway.issuer_sign_in import IssuerSignIn
 from toolpost.gateway.observation import observed
 from toolpost.gateway.problems import ProblemResponse, problem_of
 from toolpost.gateway.rates import Rates
@@ -72,10 +73,12 @@ def gateway_app(
     rates = Rates(box.settings.server.requests_per_minute, shared=shared)
     sign_in_rates = Rates(SIGN_INS_PER_MINUTE, shared=None if shared is None else shared.with_suffix(".sign-in"))
 
+    sign_in = _issuer_sign_in(box, callers, public_url)
+
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncGenerator[None]:
         with closing(rates), closing(sign_in_rates):
-            async with mcp.running(), rest.running():
+            async with mcp.running(), rest.running(), nullcontext() if sign_in is None else sign_in.running():
                 yield
 
     host = urlsplit(public_url).hostname
@@ -85,6 +88,7 @@ def gateway_app(
         *service_routes(rest),
         *rest_routes(rest),
         *a2a_routes(rest),
+        *(() if sign_in is None else sign_in.routes()),
     ]
     if is_local:  # elsewhere the user of the browser is unknown without a login
         routes.append(Mount("/oauth", app=callback_app(box, identify=lambda _scope: str(callers.operator.principal))))
@@ -106,6 +110,14 @@ def gateway_app(
     )
     behind = observed(access)
     return behind if siblings is None else siblings.routed(behind, access.admits)
+
+
+def _issuer_sign_in(box: Toolbox, callers: Callers, public_url: str) -> IssuerSignIn | None:
+    """Return the sign-in to the console with the issuer, if the gateway has a client there."""
+    oidc = box.settings.server.oidc
+    if oidc is None or oidc.client_id is None or callers.tokens is None:
+        return None
+    return IssuerSignIn(box, callers, callers.tokens, oidc, public_url)
 
 
 async def _not_found(_request: Request, _error: Exception) -> Response:

@@ -79,7 +79,7 @@ _ME = record(
                 "build": {**MAYBE_TEXT, "description": "Hash of the console of this installation"},
                 "public_url": TEXT,
                 "time": _TIME,
-                "oidc": or_null(record({"issuer": TEXT})),
+                "oidc": or_null(record({"issuer": TEXT, "sign_in": _FLAG})),
                 "features": array(TEXT),
             }
         ),

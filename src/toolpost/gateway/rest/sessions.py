@@ -144,7 +144,7 @@ async def _me(request: RestRequest, caller: Caller) -> dict[str, Any]:
             "build": console_build(),
             "public_url": server.public_url,
             "time": time.time(),
-            "oidc": None if oidc is None else {"issuer": oidc.issuer},
+            "oidc": None if oidc is None else {"issuer": oidc.issuer, "sign_in": oidc.client_id is not None},
             "features": list(FEATURES),
         },
     }
