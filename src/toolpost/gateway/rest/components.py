@@ -339,6 +339,14 @@ COMPONENTS: dict[str, Any] = {
             ),
         }
     ),
+    "Verified": record(
+        {
+            "status": {"enum": ["verified", "changed"]},
+            "problems": {**array(TEXT), "description": "Signs of changes outside Toolpost; empty if there are none"},
+            "events": _COUNT,
+        },
+        about="Whether the events of a run are unchanged",
+    ),
     "Event": record(
         {
             "id": _COUNT,

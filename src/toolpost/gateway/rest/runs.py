@@ -86,6 +86,14 @@ async def cancel_run(request: RestRequest) -> Response:
     return JsonResponse({"status": "cancelling", "run_id": run.run_id}, 202)
 
 
+@OPERATIONS.declare("GET", "/runs/{run_id}/verify", answers={200: ref("Verified")}, problems=(404,))
+async def verify_run(request: RestRequest) -> Response:
+    """Verify the events of a run: whether they were changed outside Toolpost."""
+    run = await _find_run(request, request.path["run_id"])
+    problems = await request.box.store.events.verify(run.run_id, tenant=request.tenant)
+    return JsonResponse({"status": "changed" if problems else "verified", "problems": problems, "events": run.events})
+
+
 async def _find_run(request: RestRequest, run_id: str, *, code: str = "run_not_found", status: int = 404) -> RunSummary:
     """Return a run that is visible to the caller; other runs are not found."""
     run = await request.box.run(run_id, user=request.user)
