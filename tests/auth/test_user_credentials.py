@@ -50,6 +50,10 @@ async def test_a_call_without_a_token_asks_its_user_to_sign_in_and_then_runs() -
         assert (ledger.asked, created) == ([("github", ANN, "run_1")], [])
         ledger.tokens[ANN, "github"] = "token-of-ann"
         done = await box.answer(paused.pending_id, by=ANN)
+        (started,) = [
+            one.payload for one in await box.events(user=ANN, run_id="run_1") if one.code.name.endswith("STARTED")
+        ]
+    assert min(started["checks_ms"], started["auth_ms"]) > 0
     assert isinstance(done, Completed)
     assert (created, done.call_id, len(ledger.asked)) == (["Bug"], paused.call_id, 1)
 

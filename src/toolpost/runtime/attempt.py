@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from msgspec import Struct
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from toolpost.contracts.calls import RequestedCall
+    from toolpost.contracts.errors import ToolError
     from toolpost.contracts.sources import ToolSource
     from toolpost.policy.rules import Verdict
     from toolpost.runtime.tool_runtime import ToolRuntime
@@ -28,12 +29,26 @@ Stop = Literal["timeout", "cancelled", "stopping"]
 PARKED = "restart"  # the key of the answer of a call that was suspended for restart
 _OUTER_S = 0.5
 NEVER = float("inf")
+_SHORT_S = 0.001  # a shorter wait for a slot is not mentioned
 _CANCEL_AGAIN_S = 1.0  # a tool that swallowed the cancellation is cancelled again after this long
 _OTHER_LOOP = (
     "this Toolbox was opened in another event loop, and its connections live there: open one in this loop, or hand "
     "the call over with asyncio.run_coroutine_threadsafe(box.call(...), loop)"
 )
 _CLOSED = "this Toolbox is closed: its `async with` is over; make the call within it, or open a new one"
+
+
+class Try(NamedTuple):
+    """One attempt to run a call that was tried more than once; `began` is of the monotonic clock."""
+
+    began: float
+    took_s: float
+    error_code: str | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the attempt for the event that ends the call."""
+        began_at = time.time() - (_now() - self.began)
+        return {"began": began_at, "took_ms": self.took_s * 1000, "error_code": self.error_code}
 
 
 class Attempt(Struct, eq=False):
@@ -64,6 +79,9 @@ class Attempt(Struct, eq=False):
     preview: CallPreview | None = None
     verdict: Verdict | None = None  # None for that of the tool; a preview may choose another
     result_json: str | None = None  # of the content, if the search for credentials has encoded it
+    auth_s: float = 0.0  # until there was a credential
+    queue_s: float = 0.0  # until there was a free slot, of all attempts
+    tries: tuple[Try, ...] = ()  # from the first that failed
 
     @property
     def elapsed_ms(self) -> float:
@@ -79,6 +97,21 @@ class Attempt(Struct, eq=False):
     def remaining_s(self) -> float:
         """Seconds until the deadline."""
         return self.deadline - _now()
+
+    def finish_try(self, began: float, error: ToolError | None) -> None:
+        """End an attempt, and record it if it is not the first; the first is recorded if it fails."""
+        self.end_try()
+        if self.tries:
+            self.tries = (*self.tries, Try(began, _now() - began, None if error is None else error.error_code))
+
+    def stages(self, error: ToolError | None) -> dict[str, Any]:
+        """Return the waits for a slot and the attempts, for the event that ends the call, possibly with an error."""
+        stages: dict[str, Any] = {"queue_ms": self.queue_s * 1000} if self.queue_s >= _SHORT_S else {}
+        if len(self.tries) > 1:
+            *failed, last = self.tries
+            code = last.error_code or (None if error is None else error.error_code)
+            stages["tries"] = [one.to_dict() for one in (*failed, last._replace(error_code=code))]
+        return stages
 
     def stop(self, reason: Stop) -> None:
         """Cancel the call's task and record the reason for its error."""

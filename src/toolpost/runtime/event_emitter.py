@@ -6,7 +6,9 @@ import asyncio
 import json
 import logging
 from collections import deque
+from collections.abc import Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from toolpost.contracts.callers import CALLER_KEY_RUN, CALLER_SESSION_RUN, SCOPES
@@ -18,7 +20,7 @@ from toolpost.runtime.event_bus import Emit, fan_out
 from toolpost.schema.json_values import compact_encoder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterable, Sequence
 
     from toolpost.catalog.registry import CatalogChange
     from toolpost.contracts.callers import CallerKey, CallerSession
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("toolpost.runtime")
 _COMPLETED = EventCode.TOOL_CALL_COMPLETED  # the lookup takes 0.1 µs per call
 _IMMUTABLE = frozenset({str, int, float, bool, type(None)})
+_NO_FACTS: Mapping[str, Any] = MappingProxyType({})
 _LONGEST_TEXT = 500  # characters of a streamed value on a line of progress
 _LONGEST_VALUE = 8192  # characters of JSON; longer values are only described
 _CHANGES_AT_A_TIME = 100  # a millisecond or two
@@ -87,8 +90,12 @@ class EventEmitter:
         outcome: Completed | Failed,
         summary: Any = None,
         journaled: bool = False,  # noqa: FBT001, FBT002 - made for every call
+        stages: Mapping[str, Any] = _NO_FACTS,
     ) -> None:
-        """Emit the one event that ends a call; with `journaled`, its journal entry was written, for `verify`."""
+        """Emit the one event that ends a call; with `journaled`, its journal entry was written, for `verify`.
+
+        `stages` are the facts about its attempts.
+        """
         facts: dict[str, Any]
         if isinstance(outcome, Completed):
             code, facts = _COMPLETED, {"summary": summary, "duration_ms": outcome.duration_ms}
@@ -104,6 +111,8 @@ class EventEmitter:
                 facts[TRACEBACK] = outcome.error.traceback
         if journaled:
             facts[JOURNALED] = True
+        if stages:
+            facts.update(stages)
         self.emit(call, code, facts)
 
     def emit_pause(self, call: CallRef, action: PendingAction) -> None:

@@ -36,7 +36,7 @@ from toolpost.policy.call_hashes import CalledTool
 from toolpost.policy.redaction import secret_values
 from toolpost.policy.secret_shapes import MASK
 from toolpost.runtime.arguments import read_arguments
-from toolpost.runtime.attempt import PARKED, Attempt
+from toolpost.runtime.attempt import PARKED, Attempt, Try
 from toolpost.runtime.concurrency import STORE_RETRY_S
 from toolpost.runtime.event_emitter import NotJson, error_facts, snapshot_arguments
 from toolpost.runtime.failures import expired_error, failure_of, format_traceback, is_in_doubt, stopped_error
@@ -54,7 +54,7 @@ from toolpost.schema.json_values import is_object
 if TYPE_CHECKING:
     from collections.abc import Collection, Coroutine, Mapping, Sequence
 
-    from toolpost.auth.credentials import Authorizer
+    from toolpost.auth.credentials import Authorizer, SourceAccess
     from toolpost.catalog.registry import ToolRegistry
     from toolpost.contracts.calls import Credential, PermittedCall, ToolOutput, ValidatedCall
     from toolpost.contracts.principal import Principal
@@ -329,7 +329,7 @@ class ToolRouter:
             return await self._pauses.pause(attempt, runtime, permitted, validated)
 
         access = runtime.access
-        credential = access.shared if access.provider is None else await access.authorize(permitted)
+        credential = access.shared if access.provider is None else await _authorize(attempt, access, permitted)
         if type(credential) is Question:
             return await self._pauses.pause(attempt, runtime, credential, validated)
 
@@ -467,7 +467,10 @@ class ToolRouter:
         """Emit the start of a call, with a new snapshot of the arguments only if validation changed them."""
         attempt.started = True
         is_known = call.arguments is attempt.request.arguments
-        facts = {"input": attempt.snapshot if is_known else snapshot_arguments(call.arguments)}
+        facts: dict[str, Any] = {"input": attempt.snapshot if is_known else snapshot_arguments(call.arguments)}
+        facts["checks_ms"] = (_now() - attempt.began - attempt.auth_s) * 1000
+        if attempt.auth_s:
+            facts["auth_ms"] = attempt.auth_s * 1000
         self.emitter.emit(attempt.call, _STARTED, facts)
 
     def _end(self, attempt: Attempt, outcome: Outcome) -> None:
@@ -483,7 +486,10 @@ class ToolRouter:
             attempt.runtime.counts.record(outcome.duration_ms, isinstance(outcome, Completed))
         if self._emits_end:
             journaled = attempt.journaled and attempt.intent_written
-            self.emitter.emit_end(attempt.call, outcome, attempt.summary, journaled)
+            stages: Mapping[str, Any] = {}
+            if attempt.queue_s or attempt.tries:
+                stages = attempt.stages(outcome.error if isinstance(outcome, Failed) else None)
+            self.emitter.emit_end(attempt.call, outcome, attempt.summary, journaled, stages)
 
     def _stopped(self, attempt: Attempt) -> ToolError:
         """Return the error of a cancelled call; if it timed out while its source was connecting, it never began."""
@@ -624,7 +630,7 @@ class Invoker:
             if upstream.breaker.failures:
                 upstream.breaker.admit(runtime.name)
             if limiters:
-                await runtime.acquire(request.held)
+                await _acquire(attempt, runtime)
             began, error = _now(), None
             try:
                 if runtime.journaled and not attempt.journaled:
@@ -638,13 +644,13 @@ class Invoker:
             finally:
                 if limiters:
                     runtime.release(request.held)
-                attempt.end_try()
+                attempt.finish_try(began, error)
             if error is None:
                 if upstream.breaker.failures or upstream.budget.spent:
                     upstream.succeeded()
                 holds_secrets = runtime.access.secrets or call.credential.headers or request.context is not None
                 return await self._scrub(output, attempt, runtime, call.credential) if holds_secrets else output
-            credential = await self._wait_for_retry(attempt, runtime, upstream, call, error, tries, _now() - began)
+            credential = await self._wait_for_retry(attempt, runtime, upstream, call, error, tries, began)
             if isinstance(credential, Question):
                 return credential
             tries = tries if credential is call.credential else 0
@@ -678,13 +684,16 @@ class Invoker:
         call: AuthorizedCall,
         error: ToolError,
         tries: int,
-        took_s: float,
+        began: float,
     ) -> Credential | Question:
         """Wait for the next attempt without holding a slot, and return its credential, or the question for one.
 
         Raise the error if there must not be another attempt.
         """
         upstream.breaker.failed(error)
+        took_s = _now() - began
+        if not attempt.tries:
+            attempt.tries = (Try(began, took_s, error.error_code),)
         wait = backoff(tries, error, runtime.retry_policy)
         if (
             tries >= runtime.retry_policy.max_attempts
@@ -697,6 +706,24 @@ class Invoker:
         self._emitter.emit(attempt.call, EventCode.CALL_RETRIED, {"tries": tries, "wait_s": wait, **error_facts(error)})
         await asyncio.sleep(wait)
         return call.credential
+
+
+async def _authorize(attempt: Attempt, access: SourceAccess, permitted: PermittedCall) -> Credential | Question:
+    """Return the credential of a call, or the question for one, and note how long that took."""
+    began = _now()
+    try:
+        return await access.authorize(permitted)
+    finally:
+        attempt.auth_s = _now() - began
+
+
+async def _acquire(attempt: Attempt, runtime: ToolRuntime) -> None:
+    """Wait for a slot, and note how long that took."""
+    began = _now()
+    try:
+        await runtime.acquire(attempt.request.held)
+    finally:
+        attempt.queue_s += _now() - began
 
 
 async def _renewed(

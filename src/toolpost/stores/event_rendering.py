@@ -21,6 +21,7 @@ encode_any = compact_encoder(allow_nan=False, ensure_ascii=False, default=str)
 _EXACT = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
 _NUMBERS = {code: int(code) for code in EventCode}  # in a third of the time of int()
 _REQUESTED, _STARTED = int(EventCode.TOOL_CALL_REQUESTED), int(EventCode.TOOL_CALL_STARTED)
+_OF_START = frozenset({"input", "checks_ms", "auth_ms"})  # the arguments, and numbers
 
 Entry: TypeAlias = tuple[int, float, Any]  # code, time and redacted facts of an event in a segment
 
@@ -75,8 +76,8 @@ def _redact_events(call: CallRef, events: Sequence[RunEvent], codes: Sequence[in
     for place in range(1, len(codes)):
         event, code = events[place], codes[place]
         facts = event.facts
-        if code == _STARTED and len(facts) == 1 and facts.get("input", entries) is arguments:
-            entries.append((code, event.at, {"input": shown["params"]}))
+        if code == _STARTED and facts.get("input", entries) is arguments and facts.keys() <= _OF_START:
+            entries.append((code, event.at, {**facts, "input": shown["params"]}))
         else:
             entries.append((code, event.at, redact(facts)))
     if not are_ascii(tool_name, correlation_id):
