@@ -102,6 +102,8 @@ async def test_every_field_of_an_answer_is_in_the_document(tmp_path: Path) -> No
         answer = {"decision": "deny", "mode": "async"}
         await ask("POST", f"/pending/{other['pending']['id']}/answer", json=answer)
         await ask("GET", "/stats")
+        await ask("GET", "/insight/series")
+        await ask("GET", "/insight/top")
         stored = await ask("POST", "/artifacts?name=a.txt", content=b"text")
         await ask("GET", "/artifacts")
         await ask("GET", f"/artifacts/{stored['id']}")

@@ -716,7 +716,7 @@ export interface components {
              * @description Who declared its effects; `nobody`: they are unknown
              * @enum {unknown}
              */
-            said_by: "code" | "operator" | "protocol" | "source" | "nobody";
+            said_by: "code" | "operator" | "protocol" | "source" | "unknown";
             /** @description What the policy decides about its calls */
             verdict: {
                 /** @enum {unknown} */

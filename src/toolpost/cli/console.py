@@ -14,6 +14,7 @@ import typer
 from toolpost.cli.commands import CommonOptions
 from toolpost.cli.runner import run_command
 from toolpost.contracts.errors import ConfigError, ToolError
+from toolpost.schema.json_values import is_object
 from toolpost.wire.local_http import post_local
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ async def request_ticket(address: str, token: str) -> str:
             f"no gateway answers at {address}: {reason}; start it with `toolpost up`, or give its --port",
             code="no_gateway",
         ) from None
-    if status != _CREATED or not isinstance(ticket, dict):
+    if status != _CREATED or not is_object(ticket):
         raise ToolError(
             f"the gateway at {address} refused a ticket (HTTP {status}): it runs on another data folder, or its "
             "version is older; give the --config that it was started with",

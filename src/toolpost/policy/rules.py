@@ -113,7 +113,7 @@ class Verdict:
         rule: int | None = None,
         policy: Mapping[str, Any] | None = None,
     ) -> None:
-        self.action = action
+        self.action: Action = action
         self.reason = reason
         self.spec = spec
         self.approvals = approvals

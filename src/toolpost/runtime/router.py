@@ -440,18 +440,12 @@ class ToolRouter:
         runtime = self._runtimes.find(name)
         if runtime is not None and sources.connecting and sources.is_stale(name):
             runtime = None  # wait for the new listing, which may change the schema and the verdict
-        call = self._unknown_ref(request) if runtime is None else runtime.call_ref(request)
+        call = _unknown_ref(request, self.redactor) if runtime is None else runtime.call_ref(request)
         timeout_s = request.timeout_s or (self._limits.timeout_s if runtime is None else runtime.deadline_s)
         attempt = self.inflight.begin(request, runtime, call, snapshot, timeout_s)
         if runtime is not None or not (self._registry.has(name) or sources.may_have(name)):
             self._emit_requested(attempt, snapshot)
         return attempt
-
-    def _unknown_ref(self, request: RequestedCall) -> CallRef:
-        """Return the reference to a call of a tool that is unknown, or not known yet."""
-        call_id, (tenant, user) = request.call_id, request.principal
-        correlation = request.correlation_id or call_id
-        return CallRef(request.run_id, call_id, request.tool_name, tenant, user, correlation, self.redactor.plain)
 
     def _emit_requested(self, attempt: Attempt, params: Any) -> None:
         """Emit the request of a call; for a resumed call it was emitted before the pause."""
@@ -539,11 +533,6 @@ class ToolRouter:
         return self._runtimes.denies(tool_name)
 
     @property
-    def blocks_changes(self) -> bool:
-        """Whether a changed definition that no lock file pins blocks the calls of its tool."""
-        return self.policy.blocks_changes
-
-    @property
     def policy(self) -> Policy:
         """The policy of calls that begin now."""
         return self._runtimes.guards.policy
@@ -567,6 +556,13 @@ class ToolRouter:
         await self.background.finish(patience_s=STORE_RETRY_S * 2)
         self.inflight.close()
         await self.inflight.stop_all()  # calls of background tasks
+
+
+def _unknown_ref(request: RequestedCall, redactor: Redactor) -> CallRef:
+    """Return the reference to a call of a tool that is unknown, or not known yet."""
+    call_id, (tenant, user) = request.call_id, request.principal
+    correlation = request.correlation_id or call_id
+    return CallRef(request.run_id, call_id, request.tool_name, tenant, user, correlation, redactor.plain)
 
 
 class ConnectingSources(Protocol):

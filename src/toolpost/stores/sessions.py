@@ -83,7 +83,7 @@ class EncryptedSessionStore:
 
 
 def _restore(kind: type[T], data: dict[str, Any]) -> T:
-    values = data | {
+    values: dict[str, Any] = data | {
         "principal": Principal(*data["principal"]),
         "scopes": frozenset(data["scopes"]),
         "answers": tuple(data["answers"]),

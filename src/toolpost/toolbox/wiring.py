@@ -250,7 +250,7 @@ def _pinning(settings: Settings, router: ToolRouter) -> Pinning:
     lock = None if settings.lock is None else Lock(settings.lock.absolute())
     if lock is not None:
         lock.sources  # noqa: B018 - raises if the file is invalid
-    return Pinning(lock, None if home is None else home / DEFINITIONS_DIR, lambda: router.blocks_changes)
+    return Pinning(lock, None if home is None else home / DEFINITIONS_DIR, lambda: router.policy.blocks_changes)
 
 
 def seen_definitions(data_dir: Path, config: ExternalToolConfig) -> SeenDefinitions:

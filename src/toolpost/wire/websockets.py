@@ -286,7 +286,7 @@ class WebSocket(asyncio.BufferedProtocol):
         if self._protocol.handshake_exc is not None:
             self._accept()
         elif self._protocol.parser_exc is not None or self._protocol.close_rcvd is not None:
-            self._finish(self._read_ending())
+            self._finish(_read_ending(self._protocol))
         elif self._ending is not None and self._ending.is_invalid:
             self._finish(self._ending)
         if self._take is not None and not self._is_delivering:
@@ -425,18 +425,6 @@ class WebSocket(asyncio.BufferedProtocol):
             self._transport.close()
             self._abort_timer = self._loop.call_later(_CLOSE_S, self._transport.abort)
 
-    def _read_ending(self) -> _Ending:
-        wrong, received = self._protocol.parser_exc, self._protocol.close_rcvd
-        if wrong is not None and not isinstance(wrong, EOFError):
-            reason = "invalid UTF-8" if isinstance(wrong, UnicodeDecodeError) else str(wrong)
-            return _invalid(reason, is_too_big=isinstance(wrong, PayloadTooBig))
-        if received is None:
-            return _Ending("it ended without a close frame")
-        code = "no code" if received.code == CloseCode.NO_STATUS_RCVD else f"code {received.code:d}"
-        reason = _short_reason(received.reason)
-        is_normal = received.code in {CloseCode.NORMAL_CLOSURE, CloseCode.NO_STATUS_RCVD}
-        return _Ending(f"{code}: {reason}" if reason else code, is_normal)
-
     def _failure(self) -> ToolError:
         if self._ending is not None and self._ending.is_too_big:
             limit = f"larger than {self._handshake.max_message_bytes:,} bytes"
@@ -447,6 +435,20 @@ class WebSocket(asyncio.BufferedProtocol):
     def _closed_message(self) -> str:
         reason = "" if self._ending is None else f" ({self._ending.reason})"
         return f"{self._subject}: the connection is closed{reason}"
+
+
+def _read_ending(protocol: ClientProtocol) -> _Ending:
+    """Return why a connection ended, by the close frame or the error of the protocol."""
+    wrong, received = protocol.parser_exc, protocol.close_rcvd
+    if wrong is not None and not isinstance(wrong, EOFError):
+        reason = "invalid UTF-8" if isinstance(wrong, UnicodeDecodeError) else str(wrong)
+        return _invalid(reason, is_too_big=isinstance(wrong, PayloadTooBig))
+    if received is None:
+        return _Ending("it ended without a close frame")
+    code = "no code" if received.code == CloseCode.NO_STATUS_RCVD else f"code {received.code:d}"
+    reason = _short_reason(received.reason)
+    is_normal = received.code in {CloseCode.NORMAL_CLOSURE, CloseCode.NO_STATUS_RCVD}
+    return _Ending(f"{code}: {reason}" if reason else code, is_normal)
 
 
 class _ReceiveOnlyDeflateFactory(ClientPerMessageDeflateFactory):

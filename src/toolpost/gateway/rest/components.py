@@ -195,8 +195,8 @@ COMPONENTS: dict[str, Any] = {
             "origin": {**MAYBE_TEXT, "description": "The source of untrusted content; null for the operator's content"},
             "trust": {"enum": ["trusted", "untrusted", None], "description": "Of its results; null without an origin"},
             "said_by": {
-                "enum": ["code", "operator", "protocol", "source", "nobody"],
-                "description": "Who declared its effects; `nobody`: they are unknown",
+                "enum": ["code", "operator", "protocol", "source", "unknown"],
+                "description": "Who declared its effects; `unknown`: no trusted origin",
             },
             "verdict": record(
                 {

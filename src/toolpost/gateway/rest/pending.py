@@ -229,11 +229,12 @@ def card_of(request: RestRequest, action: PendingAction) -> dict[str, Any]:
 async def cards(request: RestRequest, actions: Sequence[PendingAction]) -> list[dict[str, Any]]:
     """Return pending actions as JSON data, with the names of the keys that made their calls."""
     shown = [card_of(request, action) for action in actions]
-    if any((card["caller"] or {}).get("kind") == "key" for card in shown):
-        keys = {key.id: key.name for key in await request.box.store.caller_keys.list(tenant=request.tenant)}
-        for card in shown:
-            if (card["caller"] or {}).get("kind") == "key":
-                card["caller"] |= {"name": keys.get(card["caller"]["id"], card["caller"]["id"])}
+    callers: list[dict[str, Any]] = [card["caller"] for card in shown if card["caller"] is not None]
+    by_key = [caller for caller in callers if caller["kind"] == "key"]
+    if by_key:
+        names = {key.id: key.name for key in await request.box.store.caller_keys.list(tenant=request.tenant)}
+        for caller in by_key:
+            caller["name"] = names.get(caller["id"], caller["id"])
     return shown
 
 

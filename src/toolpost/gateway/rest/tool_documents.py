@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from toolpost.toolbox.box import Toolbox
 
 _LONGEST_DESCRIPTION = 200
-SaidBy = Literal["code", "operator", "protocol", "source", "nobody"]
+SaidBy = Literal["code", "operator", "protocol", "source", "unknown"]
 
 
 class ToolDocuments:
@@ -102,11 +102,11 @@ class ToolDocuments:
         }
 
     def _action(self, entry: Entry) -> Action:
-        action = self._policy.verdict(entry.spec).action
+        action: Action = self._policy.verdict(entry.spec).action
         return "ask" if action == "allow" and self._hold_of(entry) is not None else action
 
     def _hold_of(self, entry: Entry) -> Hold | None:
-        return entry.unaccepted if self._box.router.blocks_changes else entry.hold
+        return entry.unaccepted if self._box.router.policy.blocks_changes else entry.hold
 
     def _held(self, entry: Entry, change: Hold) -> dict[str, Any]:
         payload = change.payload()
@@ -138,7 +138,7 @@ def said_by(entry: Entry) -> SaidBy:
     """Return who declared the effects of a tool.
 
     `code` is the operator's own code, `operator` the configuration, `protocol` a standard such as the HTTP method,
-    `source` the annotations of the source, if they affect the verdict. `nobody` declared unknown effects.
+    `source` the annotations of the source, if they affect the verdict. `unknown`: no trusted origin declares them.
     """
     spec, original = entry.spec, entry.original
     if (spec.side_effects, spec.replay, spec.safety) != (original.side_effects, original.replay, original.safety):
@@ -150,7 +150,7 @@ def said_by(entry: Entry) -> SaidBy:
         return "operator" if entry.traits.declares_schemas else "protocol"
     claims = read_claims(original)
     claimed, silent = (effects_from_claims(one, trusted=config.trust, remote=True) for one in (claims, Claims()))
-    return "nobody" if claimed == silent else "source"
+    return "unknown" if claimed == silent else "source"
 
 
 def _shortened(text: str) -> str:
