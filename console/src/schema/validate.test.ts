@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest';
 
 import { ExactNumber, type Json } from './json';
-import { changesBetween } from './patch';
 import { isSecretName, withoutSecrets } from './secrets';
 import { branchOf, parseIssue, validate } from './validate';
 
@@ -76,23 +75,6 @@ describe('an issue of the gateway', () => {
     ['something else', '', 'something else'],
   ])('%j belongs to %j', (text, pointer, message) => {
     expect(parseIssue(text)).toEqual({ pointer, message });
-  });
-});
-
-describe('changes as JSON Patch', () => {
-  it('name only what changed, so that masked values are not in them', () => {
-    const before = { euro: 900, password: '[redacted]', to: ['a', 'b'], note: 'x' };
-    const after = { euro: 90, password: '[redacted]', to: ['a', 'c'], 'a/b': true };
-    expect(changesBetween(before, after)).toEqual([
-      { op: 'remove', path: '/note' },
-      { op: 'replace', path: '/euro', value: 90 },
-      { op: 'replace', path: '/to/1', value: 'c' },
-      { op: 'add', path: '/a~1b', value: true },
-    ]);
-  });
-
-  it('replace a list of another length', () => {
-    expect(changesBetween({ to: ['a'] }, { to: ['a', 'b'] })).toEqual([{ op: 'replace', path: '/to', value: ['a', 'b'] }]);
   });
 });
 
