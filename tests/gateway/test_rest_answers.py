@@ -64,7 +64,7 @@ class Answers:
             properties: dict[str, Any] = schema.get("properties", {})
             others: dict[str, Any] = schema.get("additionalProperties", {})
             for name, part in value.items():
-                if "properties" in schema and name not in properties:
+                if "properties" in schema and name not in properties and "additionalProperties" not in schema:
                     yield f"{where}.{name}"
                 yield from self._unknown(part, properties.get(name, others), f"{where}.{name}")
 
@@ -78,6 +78,11 @@ async def test_every_field_of_an_answer_is_in_the_document(tmp_path: Path) -> No
         await ask("GET", "/tools?q=add&view=summary&facets=source,tag")
         await ask("GET", "/collections")
         await ask("GET", "/tags")
+        await ask("POST", "/policy/explain", json={"tool": "drop", "arguments": {"name": "t"}})
+        await ask("GET", "/policy")
+        await ask("POST", "/keys", json={"name": "bot", "scopes": ["call"]})
+        await ask("GET", "/keys")
+        await ask("GET", "/about")
         await ask("GET", "/tools/add")
         for arguments in ({"a": 1, "b": 2}, {"a": "x"}):  # completed, and failed
             await ask("POST", "/calls", json={"tool": "add", "arguments": arguments})

@@ -133,7 +133,7 @@ async def test_one_tool_has_its_verdict_definitions_and_counts(gate: Served) -> 
     assert shown["verdict"] == {
         "action": "ask",
         "reason": "a policy rule says ask",
-        "rule": 1,
+        "rule": 2,
         "answerers": ["acme:treasury"],
         "four_eyes": True,
     }

@@ -91,6 +91,17 @@ class _StrictLoader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
+def item_lines(path: Path, key: str) -> list[int]:
+    """Return the lines of the items of a list at the top of a YAML file; empty if they cannot be found."""
+    try:
+        root = yaml.SafeLoader(path.read_text(encoding="utf-8")).get_single_node()
+    except (OSError, ValueError, yaml.YAMLError):
+        return []
+    pairs = root.value if isinstance(root, yaml.MappingNode) else ()
+    node = next((value for name, value in pairs if name.value == key), None)
+    return [item.start_mark.line + 1 for item in node.value] if isinstance(node, yaml.SequenceNode) else []
+
+
 def key_text(keys: Keys) -> str:
     """Format the keys of a value as in `sources[0].name`."""
     parts = [f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys]

@@ -405,6 +405,16 @@ class OidcSettings(ConfigModel):
     )
 
 
+class ConsoleSettings(ConfigModel):
+    """What callers of the gateway may change over HTTP."""
+
+    commands: Literal["operator", "admin", "never"] = Field(
+        default="operator",
+        description="Who may start a program on this machine by adding or trying a source over HTTP: the operator, "
+        "also callers with an admin key of the tenant local, or no one",
+    )
+
+
 class ServerSettings(ConfigModel):
     """`toolpost up`: its public address, the issuer of tokens, and the limits of a caller."""
 
@@ -412,6 +422,7 @@ class ServerSettings(ConfigModel):
         default=None, pattern=r"^https?://[^\s?#]+$", description="The address for callers on other machines"
     )
     oidc: OidcSettings | None = None
+    console: ConsoleSettings = Field(default_factory=ConsoleSettings.defaults)
     log_format: Literal["text", "json"] | None = Field(
         default=None, description="Log each request and each call to stderr; by default only warnings"
     )

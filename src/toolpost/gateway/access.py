@@ -238,6 +238,7 @@ class Callers:
         self.operator = Caller(OPERATOR_ID, operator, everything, interactive=True, grants=everything)
         self.token = token
         self.sessions = sessions
+        self.key_uses: dict[str, float] = {}  # when each key was last used in this process
         self._expected = token.encode()
         self._keys = keys
         self._oidc = oidc
@@ -265,6 +266,7 @@ class Callers:
         known = hmac.compare_digest(digest, b"" if key is None else key.digest)
         if key is None or not known or (key.expires_at is not None and key.expires_at <= self._clock()):
             raise ToolAuthError(_NOT_KNOWN, code="invalid_token")
+        self.key_uses[key.id] = self._clock()
         is_agents = "call" in key.scopes and not key.person
         return Caller(
             f"{KEY_ID}{key.id}",

@@ -68,6 +68,7 @@ def gateway_app(
         public_url=public_url,
         siblings=siblings,
         changed_sources=changed_sources,
+        key_uses=callers.key_uses,
     )
     shared = None if siblings is None else siblings.rates
     rates = Rates(box.settings.server.requests_per_minute, shared=shared)

@@ -58,6 +58,7 @@ class Siblings:
         self._place = place
         self._bearer = f"Bearer {token}"
         self.number = place.number
+        self.workers = place.workers
         self._numbers = {b"%d" % number: number for number in range(place.workers)}
         self.rates = Path(place.folder) / "rates"  # the file in which all workers count requests
         self._suffix = f"{_SUFFIX}{self.number}".encode()  # of this worker's session IDs

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import asdict, replace
@@ -38,6 +38,23 @@ class Rule(Struct, frozen=True, kw_only=True):
     destructive: bool | None = None
     reason: str = ""
     approvals: Approvals = ANYBODY
+
+    @property
+    def text(self) -> str:
+        """The rule in one line, such as `ask: tools mail.*, destructive`."""
+        conditions = [
+            f"{word} {', '.join(values)}"
+            for word, values in (
+                ("tools", self.tools),
+                ("sources", self.sources),
+                ("tags", self.tags),
+                ("side effects", self.side_effects),
+            )
+            if values and values != ("*",)
+        ]
+        if self.destructive is not None:
+            conditions.append("destructive" if self.destructive else "not destructive")
+        return f"{self.action}: {', '.join(conditions) or 'every tool'}"
 
     def mismatch(self, spec: ToolSpec) -> str:
         """Return the first condition that a tool does not meet; empty if the rule matches."""
@@ -98,10 +115,10 @@ _approval_reasons: dict[Template, Callable[[ToolSpec], str]] = {
 class Verdict:
     """The policy's decision about one tool, computed once for all its calls; `question` replaces the default one.
 
-    `rule` is the index of the rule that decides, or None for the template. `policy` describes it to an approver.
+    `policy` describes the rule that decides, or the template.
     """
 
-    __slots__ = ("action", "approvals", "policy", "question", "reason", "rule", "spec")
+    __slots__ = ("action", "approvals", "policy", "question", "reason", "spec")
 
     def __init__(
         self,
@@ -110,22 +127,25 @@ class Verdict:
         spec: ToolSpec,
         approvals: Approvals = ANYBODY,
         *,
-        rule: int | None = None,
         policy: Mapping[str, Any] | None = None,
     ) -> None:
         self.action: Action = action
         self.reason = reason
         self.spec = spec
         self.approvals = approvals
-        self.rule = rule
         self.policy = policy
         self.question: Question | None = None
+
+    @property
+    def rule(self) -> int:
+        """The number of the rule that decides, from 1; 0 for the template."""
+        return 0 if self.policy is None else int(self.policy["index"])
 
     def with_question(self, question: Question) -> Verdict:
         """Return a verdict that requires an answer to this question before every call; a denial stays a denial."""
         if self.action == "deny":
             return self
-        asking = Verdict("ask", self.reason, self.spec, self.approvals, rule=self.rule)
+        asking = Verdict("ask", self.reason, self.spec, self.approvals, policy=self.policy)
         asking.question = question
         return asking
 
@@ -175,18 +195,40 @@ class Policy:
 
     def verdict(self, spec: ToolSpec, *, destructive: bool | None = None) -> Verdict:
         """Return the verdict for a tool, or for its calls that are `destructive` or not."""
-        reviewed = spec
-        if destructive is not None:
-            reviewed = replace(spec, safety=spec.safety._replace(destructive=destructive))
+        reviewed = _reviewed(spec, destructive)
         for index, rule in enumerate(self.rules):
             if rule.matches(reviewed):
                 approvals = rule.approvals.over(self.approvals)
                 reason = rule.reason or f"a policy rule says {rule.action}"
                 described = self._described[index]
-                return Verdict(rule.action, reason, spec, approvals, rule=index, policy=described)
+                return Verdict(rule.action, reason, spec, approvals, policy=described)
         why = self._approval_reason(reviewed)
         template = {"index": 0, "of": len(self.rules), "action": "ask", "text": self.template}
         return Verdict("ask" if why else "allow", why, spec, self.approvals, policy=template)
+
+    def trace(self, spec: ToolSpec, *, destructive: bool | None = None) -> list[TraceStep]:
+        """Return why each rule decides about a tool or not, and at the end the same of the template."""
+        reviewed = _reviewed(spec, destructive)
+        steps, decided = list[TraceStep](), False
+        for rule in self.rules:
+            why = "" if decided else rule.mismatch(reviewed)
+            steps.append(TraceStep(rule, "not_reached" if decided else "no_match" if why else "decides", why))
+            decided = decided or not why
+        why = self._approval_reason(reviewed) or "no approval is required"
+        steps.append(TraceStep(None, "not_reached", "") if decided else TraceStep(None, "decides", why))
+        return steps
+
+
+class TraceStep(NamedTuple):
+    """A rule in the trace of a verdict, or None for the template: whether it decides, and why or why not."""
+
+    rule: Rule | None
+    outcome: Literal["decides", "no_match", "not_reached"]
+    why: str
+
+
+def _reviewed(spec: ToolSpec, destructive: bool | None) -> ToolSpec:  # noqa: FBT001 - a tri-state value, not a switch
+    return spec if destructive is None else replace(spec, safety=spec.safety._replace(destructive=destructive))
 
 
 def _describe_rule(index: int, rule: Rule, *, of: int) -> dict[str, Any]:

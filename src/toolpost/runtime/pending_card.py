@@ -60,7 +60,7 @@ def approval_card(
         **open_text,
         "masked": masked,
         "target": dict(question.target),
-        "preview": _preview(question, open_text["payload"]),
+        "preview": preview_of(question, open_text["payload"]),
         "truncated": bool(question.payload.get("truncated")),
         "rule": None if question.rule is None else dict(question.rule),
         "tool": None if entry is None else _tool_facts(entry.spec),
@@ -118,7 +118,7 @@ def _given(action: PendingAction, answer: Answer, redact: Callable[[Mapping[str,
     return redact({"decision": "modify", "changes": paths, "arguments": patched_arguments(action, answer.changes)})
 
 
-def _preview(question: Question, payload: Mapping[str, Any]) -> dict[str, str] | None:
+def preview_of(question: Question, payload: Mapping[str, Any]) -> dict[str, str] | None:
     """Return the preview of the call: a diff or text of the tool, else the request or command of its target."""
     text = payload.get("preview")
     if isinstance(text, str) and text:

@@ -56,6 +56,7 @@ _TIME: dict[str, Any] = {"type": "number", "description": "Unix time in seconds"
 _MAYBE_TIME: dict[str, Any] = {"type": ["number", "null"], "description": "Unix time in seconds"}
 _OBJECT: dict[str, Any] = {"type": "object", "additionalProperties": True}
 _MAYBE_OBJECT: dict[str, Any] = {"type": ["object", "null"], "additionalProperties": True}
+_NUMBER: dict[str, Any] = {"type": "number"}
 _MAYBE_NUMBER: dict[str, Any] = {"type": ["number", "null"]}
 _COUNT: dict[str, Any] = {"type": "integer"}
 _FLAG: dict[str, Any] = {"type": "boolean"}
@@ -123,9 +124,10 @@ _PAYLOAD = {
             "error": {"description": "The error as text"},
             "arguments": {"description": "Of a question: the redacted arguments of the call"},
             "target": {"description": "Of a question: the destination of the call"},
-            "duration_ms": {"type": "number"},
-            "wait_s": {"type": "number"},
-            **dict.fromkeys(("tries", "size", "left_out"), _COUNT),
+            **dict.fromkeys(("duration_ms", "wait_s"), _NUMBER),
+            "tries": {"description": "The number of the attempt that failed, or the attempts of the call"},
+            **dict.fromkeys(("checks_ms", "queue_ms", "auth_ms"), _NUMBER),
+            **dict.fromkeys(("size", "left_out"), _COUNT),
             "fraction": _MAYBE_NUMBER,
             **dict.fromkeys(("journaled", "recovered", "blocked"), _FLAG),
         },
@@ -134,13 +136,33 @@ _PAYLOAD = {
     "additionalProperties": True,
 }
 _MAYBE_FLAG: dict[str, Any] = {"type": ["boolean", "null"]}
+_PREVIEW: dict[str, Any] = {
+    "type": ["object", "null"],
+    "properties": {"kind": {"enum": ["diff", "text", "http_request", "command"]}, "text": TEXT},
+    "required": ["kind", "text"],
+}
+_ACTION = {"enum": ["allow", "ask", "deny"]}
+_APPROVALS = record(
+    {"answerers": {"type": ["array", "null"], "items": TEXT}, "four_eyes": _MAYBE_FLAG, "person": _MAYBE_FLAG}
+)
 _VERDICT: dict[str, Any] = {
-    "action": {"enum": ["allow", "ask", "deny"]},
+    "action": _ACTION,
     "reason": TEXT,
     "answerers": {"type": ["array", "null"], "items": TEXT},
     "four_eyes": _FLAG,
 }
 _CHANGE = record(texts("part", "before", "after"))
+_HELD = or_null(
+    record(
+        {
+            "reason": TEXT,
+            "hash": {**TEXT, "description": "Hash of the current definition"},
+            "new": {**_FLAG, "description": "Whether it was never accepted"},
+            "changes": array(_CHANGE),
+            "blocks": {**_FLAG, "description": "Whether calls wait until the definition is accepted"},
+        }
+    )
+)
 _CALL_STATS = record(
     {"count": _COUNT, "failures": _COUNT, "average_ms": {"type": "number"}, "schema_violations": _COUNT}
 )
@@ -201,21 +223,11 @@ COMPONENTS: dict[str, Any] = {
             "verdict": record(
                 {
                     **_VERDICT,
-                    "rule": {"type": ["integer", "null"], "description": "Index of the rule; null for the template"},
+                    "rule": {**_COUNT, "description": "The number of the rule, from 1; 0 is the template"},
                 },
                 about="What the policy decides about its calls",
             ),
-            "held": or_null(
-                record(
-                    {
-                        "reason": TEXT,
-                        "hash": {**TEXT, "description": "Hash of the current definition"},
-                        "new": {**_FLAG, "description": "Whether it was never accepted"},
-                        "changes": array(_CHANGE),
-                        "blocks": {**_FLAG, "description": "Whether calls wait until the definition is accepted"},
-                    }
-                )
-            ),
+            "held": _HELD,
             "annotations": _MAYBE_OBJECT,
             "outputs": {"enum": list(get_args(OutputCheck))},
             "validate_inputs": {"enum": list(get_args(InputValidation))},
@@ -388,11 +400,7 @@ COMPONENTS: dict[str, Any] = {
             },
             "outcome": _MAYBE_OBJECT,
             "target": {**_OBJECT, "description": "The target of the call: `kind`, and a `summary` of one line"},
-            "preview": {
-                "type": ["object", "null"],
-                "properties": {"kind": {"enum": ["diff", "text", "http_request", "command"]}, "text": TEXT},
-                "required": ["kind", "text"],
-            },
+            "preview": _PREVIEW,
             "waits_for": {"enum": ["person", "operator"], "description": "The operator accepts changed definitions"},
             "answers": {
                 "type": "array",
@@ -512,6 +520,89 @@ COMPONENTS: dict[str, Any] = {
                     }
                 )
             )
+        }
+    ),
+    "Key": record(
+        {
+            **texts("id", "name"),
+            "user": {**TEXT, "description": "The user that its requests run as, `tenant:user`"},
+            "scopes": array(_SCOPE),
+            "created_at": _TIME,
+            "created_by": TEXT,
+            "expires_at": _MAYBE_TIME,
+            "interactive": _FLAG,
+            "person": {**_FLAG, "description": "The key only opens console sessions"},
+            "last_used_at": {
+                **_MAYBE_TIME,
+                "description": "Its last request since the gateway started, its last call, or that of its sessions",
+            },
+        }
+    ),
+    "Keys": record({"items": array(ref("Key"))}),
+    "PolicyRule": record(
+        {
+            "index": {**_COUNT, "description": "From 1"},
+            "of": {**_COUNT, "description": "The number of rules"},
+            "action": _ACTION,
+            **texts("text", "reason"),
+            "conditions": record(
+                {
+                    **dict.fromkeys(("tools", "sources", "tags", "side_effects"), array(TEXT)),
+                    "destructive": _MAYBE_FLAG,
+                },
+                about="A tool matches if it meets all; an empty list is no condition",
+            ),
+            "approvals": _APPROVALS,
+            "file": MAYBE_TEXT,
+            "line": {"type": ["integer", "null"]},
+        },
+        {"tools": {**_COUNT, "description": "The number of tools that it decides about"}},
+    ),
+    "Policy": record(
+        {
+            "template": record({"name": TEXT, "tools": _COUNT}, about="Decides about tools that no rule matches"),
+            "approvals": _APPROVALS,
+            "rules": array(ref("PolicyRule")),
+            "file": {**MAYBE_TEXT, "description": "The configuration file"},
+        }
+    ),
+    "Explanation": record(
+        {
+            **_VERDICT,
+            **texts("tool", "user"),
+            "rule": {"oneOf": [ref("PolicyRule"), {"type": "null"}], "description": "null: the template decides"},
+            "trace": array(
+                record(
+                    {
+                        "rule": {**_COUNT, "description": "From 1; 0 is the template"},
+                        "text": TEXT,
+                        "outcome": {"enum": ["decides", "no_match", "not_reached"]},
+                        "why": TEXT,
+                    },
+                    about="The rules in their order, then the template",
+                )
+            ),
+            "issues": {**array(TEXT), "description": "Why the arguments are invalid, or why the preview failed"},
+            "preview": _PREVIEW,
+            "arguments": {**_MAYBE_OBJECT, "description": "With secrets masked"},
+            "target": _MAYBE_OBJECT,
+            "held": _HELD,
+        },
+        about="What would happen to a call; nothing was run or recorded",
+    ),
+    "About": record(
+        {
+            "version": TEXT,
+            "build": {**MAYBE_TEXT, "description": "Of the console"},
+            **texts("python", "platform"),
+            "extras": {"type": "object", "additionalProperties": _FLAG, "description": "Whether each is installed"},
+            "workers": _COUNT,
+            "public_url": TEXT,
+            **dict.fromkeys(("data_dir", "database", "config", "lock"), MAYBE_TEXT),
+            "retention": _OBJECT,
+            "policy": {**TEXT, "description": "The template, or `rules`"},
+            "commands": {"enum": ["operator", "admin", "never"], "description": "server.console.commands"},
+            "problems": {**array(TEXT), "description": "Skipped tools and sources, and why"},
         }
     ),
     "Ticket": record({"ticket": TEXT, "url": TEXT, "expires_at": _TIME}, about="It opens one session"),

@@ -11,12 +11,15 @@ from starlette.routing import Route
 
 from toolpost import __version__
 from toolpost.gateway.rest import (
+    about,
     accounts,
     artifacts,
     calls,
     event_stream,
     insight,
+    keys,
     pending,
+    policy,
     runs,
     sessions,
     sources,
@@ -45,6 +48,9 @@ OPERATIONS: tuple[Operation, ...] = (
     *accounts.OPERATIONS,
     *sources.OPERATIONS,
     *sessions.OPERATIONS,
+    *keys.OPERATIONS,
+    *policy.OPERATIONS,
+    *about.OPERATIONS,
 )
 _ALWAYS = (400, 401, 403, 429)
 _PROBLEM = {"content": {"application/problem+json": {"schema": ref("Problem")}}}

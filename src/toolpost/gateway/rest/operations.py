@@ -227,6 +227,7 @@ class RestService:
     """State that the operations share: the Toolbox, the event feed, background calls and other workers.
 
     `siblings` are the other workers of the gateway; `changed_sources` were applied by them before this one started.
+    `key_uses` contains the time of the last use of each key.
     """
 
     def __init__(
@@ -239,6 +240,7 @@ class RestService:
         public_url: str,
         siblings: Siblings | None = None,
         changed_sources: ChangedSources | None = None,
+        key_uses: Mapping[str, float] | None = None,
     ) -> None:
         self.box = box
         self.sessions = sessions
@@ -248,6 +250,7 @@ class RestService:
         self._none = SelectedTools(box, {"where": _no_tool})
         self.feed = feed
         self.tools = ToolDocuments(box)
+        self.key_uses: Mapping[str, float] = {} if key_uses is None else key_uses
         self.public_url = public_url
         self._calls = set[asyncio.Task[Outcome]]()
         self.uploads = Counter[str]()  # bytes of files that are being uploaded, by caller

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from toolpost.gateway.sessions import OpenedSession
 
 OPERATIONS = Operations("sessions")
-FEATURES = ("sessions", "tools", "pending.viewer", "pending.async", "pending.filters", "pending.escalate")
+FEATURES = (
+    *("sessions", "tools", "keys", "policy", "about"),
+    *("pending.viewer", "pending.async", "pending.filters", "pending.escalate"),
+)
 """The parts of the interface that a console can rely on; a gateway of another version may lack some."""
 _TICKET = {
     "type": "object",

@@ -123,7 +123,7 @@ class ToolDocuments:
 
 
 def verdict_document(verdict: Verdict) -> dict[str, Any]:
-    """Return a verdict as JSON data; `rule` is the index of the rule that decides, or null for the template."""
+    """Return a verdict as JSON data; `rule` is the number of the rule that decides, or 0 for the template."""
     approvals, question = verdict.approvals, verdict.question
     return {
         "action": verdict.action,

@@ -1,0 +1,65 @@
+"""The operation that describes the gateway: version, extras, workers, storage and problems."""
+
+from __future__ import annotations
+
+import platform
+import re
+from importlib.metadata import PackageNotFoundError, distribution, version
+
+from starlette.responses import Response
+
+from toolpost import __version__
+from toolpost.console.files import console_build
+from toolpost.gateway.rest.components import ref
+from toolpost.gateway.rest.operations import JsonResponse, Operations, RestRequest
+
+OPERATIONS = Operations("about")
+_REQUIREMENT = re.compile(r"^([A-Za-z0-9._-]+).*;.*extra == [\"']([^\"']+)[\"']")
+
+
+@OPERATIONS.declare("GET", "/about", scope=("answer", "admin"), answers={200: ref("About")})
+async def show_about(request: RestRequest) -> Response:
+    """Describe the gateway: version, extras, workers, storage, retention and problems."""
+    box, service = request.box, request.service
+    settings = box.settings
+    return JsonResponse(
+        {
+            "version": __version__,
+            "build": console_build(),
+            "python": platform.python_version(),
+            "platform": platform.platform(terse=True),
+            "extras": installed_extras(),
+            "workers": 1 if service.siblings is None else service.siblings.workers,
+            "public_url": service.public_url,
+            "data_dir": None if settings.data_dir is None else str(settings.data_dir),
+            "database": settings.database and settings.database.partition(":")[0],
+            "config": None if box.config_path is None else str(box.config_path),
+            "lock": None if settings.lock is None else str(settings.lock),
+            "retention": settings.retention.model_dump(mode="json"),
+            "policy": box.router.policy.template if not box.router.policy.rules else "rules",
+            "commands": settings.server.console.commands,
+            "problems": box.problems,
+        }
+    )
+
+
+def installed_extras() -> dict[str, bool]:
+    """Return the extras of the package by name, and whether the packages of each are installed."""
+    try:
+        requirements = distribution("toolpost").requires or []
+    except PackageNotFoundError:  # run from a folder that is not installed
+        return {}
+    extras: dict[str, bool] = {}
+    for requirement in requirements:
+        if (match := _REQUIREMENT.match(requirement)) is not None:
+            package, extra = match.groups()
+            extras[extra] = extras.get(extra, True) and _is_installed(package)
+    return extras
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        version(package)
+    except PackageNotFoundError:
+        return False
+    return True
