@@ -79,11 +79,12 @@ def connect(
     only after a second confirmation or with --trust. Exits with 1 if the connection fails; the source stays in the
     file.
     """
-    from toolpost.cli.new_source import ConnectArguments, connect_source, plan_source
+    from toolpost.cli.new_source import connect_source, plan_source
+    from toolpost.connecting.source_plans import SourceArguments
     from toolpost.contracts.source_kinds import McpTransport
 
     plan = plan_source(
-        ConnectArguments(
+        SourceArguments(
             words=what,
             name=name,
             env=env or (),

@@ -123,7 +123,7 @@ def _source_state(state: SourceState, box: Toolbox) -> dict[str, Any]:
 
 
 def _unstarted_source(source: ExternalToolConfig) -> dict[str, Any]:
-    from toolpost.cli.new_source import missing_requirements
+    from toolpost.connecting.source_plans import missing_requirements
 
     missing = "; ".join(missing_requirements(source, os.environ))
     return {
