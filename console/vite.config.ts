@@ -17,6 +17,8 @@ export default defineConfig(({ mode }) => {
       // The Content Security Policy allows neither data: addresses nor inline scripts.
       assetsInlineLimit: 0,
       modulePreload: { polyfill: false },
+      // What a first load may weigh is checked by tools/console_budget.py.
+      chunkSizeWarningLimit: 1000,
     },
     server: { proxy: { '/api': proxied, '/oauth/start': proxied, '/sign-in/start': proxied } },
     test: {

@@ -1,7 +1,7 @@
 /** Where this console is served: at the root of the gateway's address, or behind a proxy that adds a prefix. */
 
 // Scripts are in `assets/`, one level below the root.
-const ROOT = import.meta.env.PROD ? new URL('..', import.meta.url) : new URL('/', location.href);
+const ROOT = import.meta.env.PROD ? new URL(/* @vite-ignore */ '..', import.meta.url) : new URL('/', location.href);
 
 /** The path prefix without its last slash: empty in most places. */
 export const BASE_PATH = ROOT.pathname.replace(/\/$/, '');

@@ -48,6 +48,16 @@ export const cardQuery = (id: string) =>
     ...KEPT_BY_EVENTS,
   });
 
+/** The newest cards that are no longer open. */
+export const closedCardsQuery = queryOptions({
+  queryKey: keys.closedCards,
+  queryFn: async ({ signal }) => {
+    const page = await body(api.GET('/api/v1/pending', { params: { query: { status: 'all', limit: PAGE } }, signal }));
+    return { ...page, items: page.items.filter((card) => card.status !== 'open') };
+  },
+  ...KEPT_BY_EVENTS,
+});
+
 export const sourcesQuery = queryOptions({
   queryKey: keys.sources,
   queryFn: async ({ signal }) => {

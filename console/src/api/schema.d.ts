@@ -208,6 +208,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/runs/{run_id}/verify": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Verify the events of a run: whether they were changed outside Toolpost */
+        get: operations["verify_run"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/pending": {
         parameters: {
             query?: never;
@@ -800,13 +817,13 @@ export interface components {
         Call: {
             tool: string;
             /** @default {} */
-            arguments: Record<string, unknown>;
+            arguments?: Record<string, unknown>;
             /**
              * @description Wait for the outcome, get the ID of the run immediately, or get events as they happen
              * @default wait
              * @enum {unknown}
              */
-            mode: "wait" | "async" | "stream";
+            mode?: "wait" | "async" | "stream";
             timeout_s?: number;
         };
         /** @description The outcome of a call */
@@ -936,6 +953,14 @@ export interface components {
                 answer_p50: number | null;
                 answer_p90: number | null;
             }[];
+        };
+        /** @description Whether the events of a run are unchanged */
+        Verified: {
+            /** @enum {unknown} */
+            status: "verified" | "changed";
+            /** @description Signs of changes outside Toolpost; empty if there are none */
+            problems: string[];
+            events: number;
         };
         Event: {
             id: number;
@@ -1147,7 +1172,7 @@ export interface components {
              * @default wait
              * @enum {unknown}
              */
-            mode: "wait" | "async";
+            mode?: "wait" | "async";
         };
         /** @description A stored answer; the pending action will have the outcome of its call */
         Claimed: {
@@ -2435,6 +2460,73 @@ export interface operations {
             };
             /** @description Conflict */
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    verify_run: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                run_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Verified"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -3,7 +3,7 @@
 import { useSyncExternalStore } from 'react';
 
 import { BASE_PATH } from './address';
-import type { Me, OpenedSession } from './provisional';
+import type { Me, OpenedSession } from './types';
 
 export interface Session {
   token: string;
@@ -36,7 +36,7 @@ export function useMe(): Me {
   return shown.me;
 }
 
-export function keepSession({ token, me }: OpenedSession): void {
+export function keepSession({ token, me }: Pick<OpenedSession, 'token' | 'me'>): void {
   const kept: Session = { token, me };
   localStorage.setItem(KEY, JSON.stringify(kept));
   set(kept);
@@ -51,7 +51,7 @@ export function dropSession(token: string): void {
 
 /** Take what the gateway says now about who is signed in. */
 export function updateMe(token: string, me: Me): void {
-  if (current?.token === token) keepSession({ token, me, expires_at: me.session?.expires_at ?? null });
+  if (current?.token === token) keepSession({ token, me });
 }
 
 /** The next session after the present one ended, whenever somebody signs in. */

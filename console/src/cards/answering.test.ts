@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 
-import type { Me } from '../api/provisional';
+import type { Me } from '../api/types';
 import type { Card } from '../api/types';
 import { fits, mayAnswer, whyNot } from './answering';
 

@@ -1,6 +1,6 @@
 /** Who may answer a card, as far as the page can know. The gateway decides, and says it in `viewer` where it does. */
 
-import type { Me } from '../api/provisional';
+import type { Me } from '../api/types';
 import type { Card } from '../api/types';
 
 export type WhyNot = 'no_scope' | 'not_named' | 'own_call' | 'operator_only' | 'nobody';

@@ -9,6 +9,7 @@ import { useKeys, type KeyMap } from './keys';
 import { NAVIGATION } from './navigation';
 import styles from './Shell.module.css';
 import { Sidebar } from './Sidebar';
+import { Watch } from './Watch';
 
 /** The frame around every page: sidebar, the page as one panel, and on a phone a bar at the bottom. */
 export function Shell() {
@@ -29,6 +30,7 @@ export function Shell() {
         <Outlet />
       </main>
       <BottomBar />
+      <Watch />
       <KeyHelp open={help} onClose={() => setHelp(false)} />
     </div>
   );

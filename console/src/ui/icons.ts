@@ -21,6 +21,7 @@ export {
   ExternalLink as ElsewhereIcon,
   Eye as ReadsIcon,
   FileDiff as FileIcon,
+  Forward as PassOnIcon,
   Globe as NetworkIcon,
   Hand as AskIcon,
   History as HistoryIcon,

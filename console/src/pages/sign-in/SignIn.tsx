@@ -3,7 +3,7 @@ import { useEffect, useRef, useState, type ReactNode, type SubmitEvent } from 'r
 import { BASE_URL } from '../../api/address';
 import { sendAs } from '../../api/client';
 import { Problem } from '../../api/problem';
-import type { OpenedSession } from '../../api/provisional';
+import type { OpenedSession } from '../../api/types';
 import { keepSession, lastSession } from '../../api/session';
 import { Button, buttonClasses } from '../../ui/Button';
 import { classes } from '../../ui/classes';

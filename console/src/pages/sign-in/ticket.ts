@@ -5,7 +5,7 @@ import { useSyncExternalStore } from 'react';
 import { arrivedTicket } from '../../api/arrival';
 import { sendAs } from '../../api/client';
 import { Problem } from '../../api/problem';
-import type { OpenedSession } from '../../api/provisional';
+import type { OpenedSession } from '../../api/types';
 import { keepSession, session } from '../../api/session';
 
 export type TicketState =

@@ -1,0 +1,120 @@
+import type { Card } from '../../api/types';
+import { classes } from '../../ui/classes';
+import { Foreign } from '../../ui/Foreign';
+import { JsonText } from '../../ui/JsonText';
+import { words } from '../../words';
+import styles from './previews.module.css';
+import { commandOf, requestOf, type RequestView, type UrlPart } from './request';
+
+const READING = new Set(['GET', 'HEAD', 'OPTIONS']);
+
+/** The HTTP request of a call; what comes from the arguments is marked. */
+export function RequestPreview({ card }: { card: Card }) {
+  const request = requestOf(card);
+  const hasBody = request.body !== undefined && JSON.stringify(request.body) !== '{}';
+  return (
+    <div className={styles.part}>
+      <div className={styles.first}>
+        <span className={classes(styles.method, methodLook(request.method))}>
+          <Foreign text={request.method} />
+        </span>
+        <span className={styles.url}>
+          <Filled parts={request.url} />
+        </span>
+      </div>
+      <Headers headers={request.headers} />
+      {request.query.length > 0 && (
+        <dl className={styles.pairs}>
+          {request.query.map(([name, value]) => (
+            <Pair key={name} name={name} value={typeof value === 'string' ? value : JSON.stringify(value)} />
+          ))}
+        </dl>
+      )}
+      {hasBody && request.guessed && <p className={styles.label}>{words.cards.otherArguments}</p>}
+      {hasBody && <Body request={request} />}
+    </div>
+  );
+}
+
+/** The command of a call, one chip a word: each is passed on as it is, whatever it contains. */
+export function CommandPreview({ card }: { card: Card }) {
+  const { cwd, env_names: names, stdin } = (card.preview ?? {}) as { cwd?: string; env_names?: string[]; stdin?: string };
+  return (
+    <div className={styles.part}>
+      <div className={styles.words}>
+        {commandOf(card).map((word, index) => (
+          <span key={index} className={styles.word}>
+            <Filled parts={word} />
+          </span>
+        ))}
+      </div>
+      {cwd !== undefined && (
+        <p className={styles.label}>
+          {words.cards.folder} <Foreign text={cwd} className="mono" />
+        </p>
+      )}
+      {names && names.length > 0 && (
+        <p className={styles.label}>
+          {words.cards.variables} <Foreign text={names.join(', ')} className="mono" />
+        </p>
+      )}
+      {stdin !== undefined && <pre className="code">{<Foreign text={stdin} block />}</pre>}
+    </div>
+  );
+}
+
+function Body({ request: { body, contentType } }: { request: RequestView }) {
+  if (typeof body !== 'string') return <JsonText value={body} />;
+  return (
+    <pre className="code" title={contentType}>
+      <Foreign text={body} block />
+    </pre>
+  );
+}
+
+function Headers({ headers }: { headers: RequestView['headers'] }) {
+  if (headers.length === 0) return null;
+  return (
+    <dl className={styles.pairs}>
+      {headers.map((header) => (
+        <Pair key={header.name} name={header.name} value={header.value} maskedBy={header.masked_by} />
+      ))}
+    </dl>
+  );
+}
+
+function Pair({ name, value, maskedBy }: { name: string; value: string | null; maskedBy?: string }) {
+  return (
+    <>
+      <dt>
+        <Foreign text={name} />
+      </dt>
+      <dd>
+        {value === null ? (
+          <span className="faint">
+            •••••••• {maskedBy !== undefined && <span className="t11">{words.cards.maskedBy(maskedBy)}</span>}
+          </span>
+        ) : (
+          <Foreign text={value} />
+        )}
+      </dd>
+    </>
+  );
+}
+
+function Filled({ parts }: { parts: UrlPart[] }) {
+  return parts.map((part, index) =>
+    part.filled ? (
+      <span key={index} className={styles.filled} title={words.cards.filledIn}>
+        <Foreign text={part.text} />
+      </span>
+    ) : (
+      <Foreign key={index} text={part.text} limit={2000} />
+    ),
+  );
+}
+
+function methodLook(method: string): string | undefined {
+  if (READING.has(method)) return styles.get;
+  return method === 'DELETE' ? styles.delete : undefined;
+}
