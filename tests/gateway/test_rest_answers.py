@@ -104,6 +104,8 @@ async def test_every_field_of_an_answer_is_in_the_document(tmp_path: Path) -> No
         await ask("GET", "/sessions")
         other = await ask("POST", "/calls", json={"tool": "drop", "arguments": {"name": "u"}})
         await ask("POST", f"/pending/{other['pending']['id']}/escalate", json={"to": "acme:eva", "note": "please"})
+        changes = [{"op": "replace", "path": "/name", "value": "v"}]
+        await ask("POST", f"/pending/{other['pending']['id']}/preview", json={"changes": changes})
         answer = {"decision": "deny", "mode": "async"}
         await ask("POST", f"/pending/{other['pending']['id']}/answer", json=answer)
         await ask("GET", "/stats")

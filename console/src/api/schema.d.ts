@@ -299,6 +299,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/pending/{pending_id}/preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Show what a pending call would do with changed arguments; nothing runs */
+        post: operations["preview_pending"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/events": {
         parameters: {
             query?: never;
@@ -653,6 +670,107 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/keys": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the keys of the tenant
+         * @description For callers with the scope admin.
+         */
+        get: operations["list_keys"];
+        put?: never;
+        /**
+         * Create a key of the tenant and return its bearer once
+         * @description For callers with the scope admin.
+         */
+        post: operations["create_key"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/keys/{key_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Revoke a key of the tenant and end its console sessions
+         * @description For callers with the scope admin.
+         */
+        delete: operations["delete_key"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/policy": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show the template, the rules in their order, and how many tools each decides about
+         * @description For callers with the scope answer or admin.
+         */
+        get: operations["show_policy"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/policy/explain": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Explain what the policy decides about a call, without effects */
+        post: operations["explain_policy"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/about": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Describe the gateway: version, extras, workers, storage, retention and problems
+         * @description For callers with the scope answer or admin.
+         */
+        get: operations["show_about"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -730,7 +848,7 @@ export interface components {
              */
             trust: "trusted" | "untrusted" | null;
             /**
-             * @description Who declared its effects; `nobody`: they are unknown
+             * @description Who declared its effects; `unknown`: no trusted origin
              * @enum {unknown}
              */
             said_by: "code" | "operator" | "protocol" | "source" | "unknown";
@@ -741,8 +859,8 @@ export interface components {
                 reason: string;
                 answerers: string[] | null;
                 four_eyes: boolean;
-                /** @description Index of the rule; null for the template */
-                rule: number | null;
+                /** @description The number of the rule, from 1; 0 is the template */
+                rule: number;
             };
             held: {
                 reason: string;
@@ -1013,7 +1131,11 @@ export interface components {
                 target?: unknown;
                 duration_ms?: number;
                 wait_s?: number;
-                tries?: number;
+                /** @description The number of the attempt that failed, or the attempts of the call */
+                tries?: unknown;
+                checks_ms?: number;
+                queue_ms?: number;
+                auth_ms?: number;
                 size?: number;
                 left_out?: number;
                 fraction?: number | null;
@@ -1068,8 +1190,47 @@ export interface components {
             };
             preview: {
                 /** @enum {unknown} */
-                kind: "diff" | "text" | "http_request" | "command";
+                kind: "diff" | "text" | "table" | "http_request" | "command" | "graphql" | "mcp";
+                /** @description The diff or text, or one line about the request or command */
                 text: string;
+                path?: string;
+                /** @description Of a diff: the number of lines */
+                added?: number;
+                removed?: number;
+                old_size?: number | null;
+                new_size?: number | null;
+                columns?: string[];
+                rows?: unknown[][];
+                total?: number;
+                method?: string;
+                /** @description With the arguments filled in */
+                url?: string;
+                /** @description Of a request its parameters, of `graphql` the document */
+                query?: {
+                    name: string;
+                    value: string;
+                }[] | string;
+                headers?: {
+                    name: string;
+                    value: string | null;
+                    masked_by: string | null;
+                }[];
+                content_type?: string | null;
+                /** @description At most 8,000 bytes of it */
+                body?: string | null;
+                body_size?: number;
+                argv?: string[];
+                cwd?: string | null;
+                env_names?: string[];
+                stdin?: string | null;
+                variables?: {
+                    [key: string]: unknown;
+                };
+                server?: string;
+                tool?: string;
+                arguments?: {
+                    [key: string]: unknown;
+                };
             } | null;
             /**
              * @description The operator accepts changed definitions
@@ -1277,6 +1438,184 @@ export interface components {
                 /** @description Whether this request has its bearer */
                 current: boolean;
             }[];
+        };
+        Key: {
+            id: string;
+            name: string;
+            /** @description The user that its requests run as, `tenant:user` */
+            user: string;
+            scopes: ("call" | "answer" | "admin")[];
+            /** @description Unix time in seconds */
+            created_at: number;
+            created_by: string;
+            /** @description Unix time in seconds */
+            expires_at: number | null;
+            interactive: boolean;
+            /** @description The key only opens console sessions */
+            person: boolean;
+            /** @description Its last request since the gateway started, its last call, or that of its sessions */
+            last_used_at: number | null;
+        };
+        Keys: {
+            items: components["schemas"]["Key"][];
+        };
+        PolicyRule: {
+            /** @description From 1 */
+            index: number;
+            /** @description The number of rules */
+            of: number;
+            /** @enum {unknown} */
+            action: "allow" | "ask" | "deny";
+            text: string;
+            reason: string;
+            /** @description A tool matches if it meets all; an empty list is no condition */
+            conditions: {
+                tools: string[];
+                sources: string[];
+                tags: string[];
+                side_effects: string[];
+                destructive: boolean | null;
+            };
+            approvals: {
+                answerers: string[] | null;
+                four_eyes: boolean | null;
+                person: boolean | null;
+            };
+            file: string | null;
+            line: number | null;
+            /** @description The number of tools that it decides about */
+            tools?: number;
+        };
+        Policy: {
+            /** @description Decides about tools that no rule matches */
+            template: {
+                name: string;
+                tools: number;
+            };
+            approvals: {
+                answerers: string[] | null;
+                four_eyes: boolean | null;
+                person: boolean | null;
+            };
+            rules: components["schemas"]["PolicyRule"][];
+            /** @description The configuration file */
+            file: string | null;
+        };
+        /** @description What would happen to a call; nothing was run or recorded */
+        Explanation: {
+            /** @enum {unknown} */
+            action: "allow" | "ask" | "deny";
+            reason: string;
+            answerers: string[] | null;
+            four_eyes: boolean;
+            tool: string;
+            user: string;
+            /** @description null: the template decides */
+            rule: components["schemas"]["PolicyRule"] | null;
+            trace: {
+                /** @description From 1; 0 is the template */
+                rule: number;
+                text: string;
+                /** @enum {unknown} */
+                outcome: "decides" | "no_match" | "not_reached";
+                why: string;
+            }[];
+            /** @description Why the arguments are invalid, or why the preview failed */
+            issues: string[];
+            preview: {
+                /** @enum {unknown} */
+                kind: "diff" | "text" | "table" | "http_request" | "command" | "graphql" | "mcp";
+                /** @description The diff or text, or one line about the request or command */
+                text: string;
+                path?: string;
+                /** @description Of a diff: the number of lines */
+                added?: number;
+                removed?: number;
+                old_size?: number | null;
+                new_size?: number | null;
+                columns?: string[];
+                rows?: unknown[][];
+                total?: number;
+                method?: string;
+                /** @description With the arguments filled in */
+                url?: string;
+                /** @description Of a request its parameters, of `graphql` the document */
+                query?: {
+                    name: string;
+                    value: string;
+                }[] | string;
+                headers?: {
+                    name: string;
+                    value: string | null;
+                    masked_by: string | null;
+                }[];
+                content_type?: string | null;
+                /** @description At most 8,000 bytes of it */
+                body?: string | null;
+                body_size?: number;
+                argv?: string[];
+                cwd?: string | null;
+                env_names?: string[];
+                stdin?: string | null;
+                variables?: {
+                    [key: string]: unknown;
+                };
+                server?: string;
+                tool?: string;
+                arguments?: {
+                    [key: string]: unknown;
+                };
+            } | null;
+            /** @description With secrets masked */
+            arguments: {
+                [key: string]: unknown;
+            } | null;
+            target: {
+                [key: string]: unknown;
+            } | null;
+            held: {
+                reason: string;
+                /** @description Hash of the current definition */
+                hash: string;
+                /** @description Whether it was never accepted */
+                new: boolean;
+                changes: {
+                    part: string;
+                    before: string;
+                    after: string;
+                }[];
+                /** @description Whether calls wait until the definition is accepted */
+                blocks: boolean;
+            } | null;
+        };
+        About: {
+            version: string;
+            /** @description Of the console */
+            build: string | null;
+            python: string;
+            platform: string;
+            /** @description Whether each is installed */
+            extras: {
+                [key: string]: boolean;
+            };
+            workers: number;
+            public_url: string;
+            data_dir: string | null;
+            database: string | null;
+            config: string | null;
+            lock: string | null;
+            retention: {
+                [key: string]: unknown;
+            };
+            /** @description The template, or `rules` */
+            policy: string;
+            /**
+             * @description server.console.commands
+             * @enum {unknown}
+             */
+            commands: "operator" | "admin" | "never";
+            /** @description Skipped tools and sources, and why */
+            problems: string[];
         };
         /** @description It opens one session */
         Ticket: {
@@ -2846,6 +3185,179 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Card"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Request Timeout */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unsupported Media Type */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    preview_pending: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                pending_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** @description JSON Patch (RFC 6902) on the exact arguments: add, replace, remove */
+                    changes: {
+                        /** @enum {unknown} */
+                        op: "add" | "replace" | "remove";
+                        /** @description JSON Pointer, such as /to/0 */
+                        path: string;
+                        /** @description Of `add` and `replace` */
+                        value?: unknown;
+                    }[];
+                };
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        arguments: Record<string, unknown>;
+                        masked: string[];
+                        preview: {
+                            /** @enum {unknown} */
+                            kind: "diff" | "text" | "table" | "http_request" | "command" | "graphql" | "mcp";
+                            /** @description The diff or text, or one line about the request or command */
+                            text: string;
+                            path?: string;
+                            /** @description Of a diff: the number of lines */
+                            added?: number;
+                            removed?: number;
+                            old_size?: number | null;
+                            new_size?: number | null;
+                            columns?: string[];
+                            rows?: unknown[][];
+                            total?: number;
+                            method?: string;
+                            /** @description With the arguments filled in */
+                            url?: string;
+                            /** @description Of a request its parameters, of `graphql` the document */
+                            query?: {
+                                name: string;
+                                value: string;
+                            }[] | string;
+                            headers?: {
+                                name: string;
+                                value: string | null;
+                                masked_by: string | null;
+                            }[];
+                            content_type?: string | null;
+                            /** @description At most 8,000 bytes of it */
+                            body?: string | null;
+                            body_size?: number;
+                            argv?: string[];
+                            cwd?: string | null;
+                            env_names?: string[];
+                            stdin?: string | null;
+                            variables?: {
+                                [key: string]: unknown;
+                            };
+                            server?: string;
+                            tool?: string;
+                            arguments?: {
+                                [key: string]: unknown;
+                            };
+                        } | null;
+                    };
                 };
             };
             /** @description Bad Request */
@@ -4694,6 +5206,476 @@ export interface operations {
             };
             /** @description Not Found */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_keys: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Keys"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_key: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    name: string;
+                    /** @description The user that its requests run as; by default `name` */
+                    for?: string;
+                    /** @description A key with `call` has no other scope, unless it is for a person */
+                    scopes: ("call" | "answer" | "admin")[];
+                    expires_in_s?: number | null;
+                    /**
+                     * @description For an MCP client of a person, who answers questions of tools there
+                     * @default false
+                     */
+                    interactive?: boolean;
+                    /**
+                     * @description The key only opens console sessions
+                     * @default false
+                     */
+                    person?: boolean;
+                };
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        key: components["schemas"]["Key"];
+                        /** @description It is not shown again */
+                        token: string;
+                    };
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Request Timeout */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unsupported Media Type */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    delete_key: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                key_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    show_policy: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Policy"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    explain_policy: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    tool: string;
+                    /** @description Without them, the verdict is that about all calls of the tool */
+                    arguments?: Record<string, unknown>;
+                    /** @description `tenant:user`; by default the caller */
+                    user?: string;
+                };
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Explanation"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Request Timeout */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unsupported Media Type */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    show_about: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["About"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };

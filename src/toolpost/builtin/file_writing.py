@@ -149,9 +149,9 @@ def _preview_write(access: FileAccess, path: str, data: bytes, check_cancelled: 
         return CallPreview(destructive=False, state=state)
     reason = f"it overwrites {display_path(path)!r} ({status.st_size} bytes)"
     check_cancelled()
-    return CallPreview(
-        old != data, reason, _diff(display_path(path), old, data, status.st_size)[:_LONGEST_PREVIEW], state
-    )
+    text = _diff(display_path(path), old, data, status.st_size)[:_LONGEST_PREVIEW]
+    sizes = {"path": display_path(path), "old_size": status.st_size, "new_size": len(data)}
+    return CallPreview(old != data, reason, text, state, sizes)
 
 
 def _diff(name: str, old: bytes | None, new: bytes, size: int) -> str:

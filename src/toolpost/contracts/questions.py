@@ -47,13 +47,15 @@ class CallPreview(NamedTuple):
     `destructive` overrides the declaration of the tool, unless it is None, and `reason` completes the sentence
     "Approval is required: ...". `text`, for example a diff, is shown to the approver. `state` is a fingerprint of
     everything the preview depends on. An approval is valid only while the fingerprint is unchanged; the tool reads it
-    as `ctx.preview.state`.
+    as `ctx.preview.state`. `data` describes the changes for programs, such as the `path`, `old_size` and `new_size`
+    of a diff, or a `kind` `table` with `columns`, `rows` and their `total`.
     """
 
     destructive: bool | None = None
     reason: str = ""
     text: str = ""
     state: str = ""
+    data: Mapping[str, Any] | None = None
 
 
 @final

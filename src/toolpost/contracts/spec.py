@@ -237,6 +237,18 @@ class PreviewingTool(Protocol):
         ...
 
 
+@runtime_checkable
+class DescribingTool(Protocol):
+    """A tool that knows what a call of it sends or runs."""
+
+    def describe_call(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the request or command of a call as data with a `kind`, without credentials and without any effect.
+
+        Secrets in the arguments are already masked. ToolError for arguments that cannot be sent.
+        """
+        ...
+
+
 class CustomTool(Protocol):
     """An object with the members of a tool; the catalog creates its `spec`."""
 

@@ -50,7 +50,12 @@ class AnswerChecks:
         if decision not in allowed:
             msg = f"a question of kind {action.question.kind} takes {', '.join(sorted(allowed))}, not {decision!r}"
             raise ToolValidationError(msg, tool_name=action.tool_name)
-        if decision not in WITHOUT_TOOL and not self._registry.has(action.tool_name):
+        if decision not in WITHOUT_TOOL:
+            self.refuse_missing(action)
+
+    def refuse_missing(self, action: PendingAction) -> None:
+        """Raise ToolConflictError if this process does not have the tool."""
+        if not self._registry.has(action.tool_name):
             msg = f"{action.tool_name!r} is not in this process's catalog; answer where it is, or name its source here"
             raise ToolConflictError(msg, tool_name=action.tool_name, code="tool_missing")
 

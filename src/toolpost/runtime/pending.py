@@ -29,7 +29,7 @@ from toolpost.runtime.answer_checks import (
 from toolpost.runtime.given_artifacts import give_artifacts
 from toolpost.runtime.outcome_reporter import OutcomeReporter
 from toolpost.runtime.pauses import inner_calls
-from toolpost.runtime.pending_card import approval_card, visible_action, visible_pause
+from toolpost.runtime.pending_card import approval_card, changed_call, visible_action, visible_pause
 from toolpost.runtime.persistence import dump_outcome, load_context, load_outcome, paused_outcome
 
 if TYPE_CHECKING:
@@ -133,6 +133,12 @@ class PendingActions:
         tenant.
         """
         return approval_card(action, self._registry, self._redactor, operator=operator)
+
+    async def preview(self, pending_id: str, changes: Sequence[Mapping[str, Any]], *, by: str) -> dict[str, Any]:
+        """Return the masked arguments of a call and its preview as they would be with changes; nothing runs."""
+        action = await self.get(pending_id, by=by)
+        self._checks.refuse_missing(action)
+        return changed_call(action, self._registry, self._redactor, changes)
 
     async def describe_event(
         self, event: StoredEvent, *, by: str, show: Callable[[PendingAction], dict[str, Any]] | None = None

@@ -7,19 +7,24 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from toolpost.contracts.callers import KEY_ID, OPERATOR_ID, SESSION_ID
+from toolpost.contracts.errors import ToolError
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import DECISIONS, Answer, PendingAction, Question
+from toolpost.contracts.spec import DescribingTool
 from toolpost.policy.call_summary import masked_paths
-from toolpost.runtime.answer_checks import is_operator, patched_arguments
+from toolpost.policy.secret_shapes import MASK
+from toolpost.runtime.answer_checks import check_changes, is_operator, patched_arguments
 from toolpost.schema.json_patch import PATCH_SCHEMA
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
+    from toolpost.catalog.entry import Entry
     from toolpost.catalog.registry import ToolRegistry
     from toolpost.contracts.outcomes import Paused
     from toolpost.contracts.spec import ToolSpec
     from toolpost.policy.redaction import Redactor
+    from toolpost.schema.json_patch import JsonChange
 
 _PRIVATE = frozenset({"auth_url", "state"})  # of a consent's payload
 _REASON: dict[str, Any] = {"type": "string", "description": "The reason, which is shown to the caller"}
@@ -60,7 +65,9 @@ def approval_card(
         **open_text,
         "masked": masked,
         "target": dict(question.target),
-        "preview": preview_of(question, open_text["payload"]),
+        "preview": preview_of(
+            question, open_text["payload"], _described(entry, question, open_text["arguments"], redact)
+        ),
         "truncated": bool(question.payload.get("truncated")),
         "rule": None if question.rule is None else dict(question.rule),
         "tool": None if entry is None else _tool_facts(entry.spec),
@@ -118,13 +125,63 @@ def _given(action: PendingAction, answer: Answer, redact: Callable[[Mapping[str,
     return redact({"decision": "modify", "changes": paths, "arguments": patched_arguments(action, answer.changes)})
 
 
-def preview_of(question: Question, payload: Mapping[str, Any]) -> dict[str, str] | None:
-    """Return the preview of the call: a diff or text of the tool, else the request or command of its target."""
-    text = payload.get("preview")
-    if isinstance(text, str) and text:
-        return {"kind": "diff" if text.startswith(_DIFF) else "text", "text": text}
+def changed_call(
+    action: PendingAction, registry: ToolRegistry, redactor: Redactor, changes: Sequence[JsonChange]
+) -> dict[str, Any]:
+    """Return the arguments and the preview of an action as they would be with changes, with secrets masked.
+
+    ToolValidationError for changes that cannot be applied, or arguments that the tool does not accept. The preview that
+    a tool computed itself belongs to the original arguments, so it is left out.
+    """
+    check_changes(action, changes)
+    arguments = patched_arguments(action, changes)
+    registry.find(action.tool_name).fit(dict(arguments))
+    own = ("preview", "preview_data", "truncated")
+    payload = {name: value for name, value in action.question.payload.items() if name not in own}
+    changed = replace(action, arguments=arguments, question=replace(action.question, payload=payload))
+    card = approval_card(changed, registry, redactor)
+    return {name: card[name] for name in ("arguments", "masked", "preview")}
+
+
+def _described(
+    entry: Entry | None, question: Question, arguments: Mapping[str, Any], redact: Callable[[Mapping[str, Any]], Any]
+) -> dict[str, Any] | None:
+    """Return what a tool says that a call sends or runs, made of masked arguments; None if it cannot say it."""
+    if entry is None or question.kind != "approval" or not isinstance(entry.tool, DescribingTool):
+        return None
+    try:
+        described = redact(entry.tool.describe_call(arguments))
+    except (ToolError, ValueError, TypeError):  # a mask is not always a valid value
+        return None
+    for header in described.get("headers", ()):
+        is_masked = MASK in header["value"]
+        header |= {"value": None if is_masked else header["value"], "masked_by": "argument" if is_masked else None}
+    return dict(described)
+
+
+def preview_of(
+    question: Question, payload: Mapping[str, Any], described: Mapping[str, Any] | None = None
+) -> dict[str, Any] | None:
+    """Return the preview of the call: a diff, text or table of the tool, else its request or command."""
+    text, data = payload.get("preview"), payload.get("preview_data") or {}
+    if (isinstance(text, str) and text) or data.get("kind") == "table":
+        text = text or ""
+        is_diff = text.startswith(_DIFF)
+        return {"kind": "diff" if is_diff else "text", "text": text, **(_counts(text) if is_diff else {}), **data}
+    summary = question.target.get("summary", "")
+    if described is not None:
+        return {"text": summary, **described}
     kind = _TARGET_PREVIEWS.get(question.target.get("kind", ""))
-    return None if kind is None else {"kind": kind, "text": question.target.get("summary", "")}
+    return None if kind is None else {"kind": kind, "text": summary}
+
+
+def _counts(diff: str) -> dict[str, int]:
+    """Return the numbers of added and removed lines of a unified diff."""
+    lines = diff.splitlines()[2:]
+    return {
+        "added": sum(line.startswith("+") for line in lines),
+        "removed": sum(line.startswith("-") for line in lines),
+    }
 
 
 def _answers(question: Question, input_schema: Mapping[str, Any] | None, *, operator: bool) -> list[dict[str, Any]]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from urllib.parse import unquote
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 Send: TypeAlias = "Callable[[PlannedRequest], Awaitable[Response]]"
 
+_MOST_SHOWN = 8000  # bytes of a body in a preview
 STREAM_CUT = "The stream was cut off; this is the part received until then."
 # Stop reading a stream before the call times out, so that the call returns the items received until then.
 _STREAM_TIME_SHARE = 0.9
@@ -71,6 +73,23 @@ def _inside(header: str) -> tuple[str, ...]:
 
 
 NOTHING = Presentation()
+
+
+def describe_request(request: PlannedRequest) -> dict[str, Any]:
+    """Return a request as data for approvers; its credential is not part of it."""
+    headers = [{"name": name, "value": value} for name, value in request.headers]
+    cookies = [{"name": "Cookie", "value": f"{name}={value}"} for name, value in request.cookies]
+    kind = next((value for name, value in request.headers if name.lower() == "content-type"), None)
+    return {
+        "kind": "http_request",
+        "method": request.method,
+        "url": unquote(request.address),
+        "query": [{"name": unquote(name), "value": unquote(value)} for name, value in request.query],
+        "headers": headers + cookies,
+        "content_type": kind,
+        "body": None if request.body is None else request.body[:_MOST_SHOWN].decode("utf-8", "replace"),
+        "body_size": 0 if request.body is None else len(request.body),
+    }
 
 
 class PlannedRequest(Struct, frozen=True):

@@ -87,6 +87,38 @@ _ME = record(
     },
     about="The caller of a request, and the gateway",
 )
+_PAIRS = array(record({"name": TEXT, "value": TEXT}))
+PREVIEW: dict[str, Any] = {
+    "type": ["object", "null"],
+    "properties": {
+        "kind": {"enum": ["diff", "text", "table", "http_request", "command", "graphql", "mcp"]},
+        "text": {**TEXT, "description": "The diff or text, or one line about the request or command"},
+        "path": TEXT,
+        "added": {**_COUNT, "description": "Of a diff: the number of lines"},
+        "removed": _COUNT,
+        "old_size": {"type": ["integer", "null"]},
+        "new_size": {"type": ["integer", "null"]},
+        "columns": array(TEXT),
+        "rows": array(array({})),
+        "total": _COUNT,
+        "method": TEXT,
+        "url": {**TEXT, "description": "With the arguments filled in"},
+        "query": {"anyOf": [_PAIRS, TEXT], "description": "Of a request its parameters, of `graphql` the document"},
+        "headers": array(record({"name": TEXT, "value": MAYBE_TEXT, "masked_by": MAYBE_TEXT})),
+        "content_type": MAYBE_TEXT,
+        "body": {**MAYBE_TEXT, "description": "At most 8,000 bytes of it"},
+        "body_size": _COUNT,
+        "argv": array(TEXT),
+        "cwd": MAYBE_TEXT,
+        "env_names": array(TEXT),
+        "stdin": MAYBE_TEXT,
+        "variables": _OBJECT,
+        "server": TEXT,
+        "tool": TEXT,
+        "arguments": _OBJECT,
+    },
+    "required": ["kind", "text"],
+}
 _ERROR = record(
     {
         **texts("type", "message", "error_code"),
@@ -136,11 +168,6 @@ _PAYLOAD = {
     "additionalProperties": True,
 }
 _MAYBE_FLAG: dict[str, Any] = {"type": ["boolean", "null"]}
-_PREVIEW: dict[str, Any] = {
-    "type": ["object", "null"],
-    "properties": {"kind": {"enum": ["diff", "text", "http_request", "command"]}, "text": TEXT},
-    "required": ["kind", "text"],
-}
 _ACTION = {"enum": ["allow", "ask", "deny"]}
 _APPROVALS = record(
     {"answerers": {"type": ["array", "null"], "items": TEXT}, "four_eyes": _MAYBE_FLAG, "person": _MAYBE_FLAG}
@@ -400,7 +427,7 @@ COMPONENTS: dict[str, Any] = {
             },
             "outcome": _MAYBE_OBJECT,
             "target": {**_OBJECT, "description": "The target of the call: `kind`, and a `summary` of one line"},
-            "preview": _PREVIEW,
+            "preview": PREVIEW,
             "waits_for": {"enum": ["person", "operator"], "description": "The operator accepts changed definitions"},
             "answers": {
                 "type": "array",
@@ -583,7 +610,7 @@ COMPONENTS: dict[str, Any] = {
                 )
             ),
             "issues": {**array(TEXT), "description": "Why the arguments are invalid, or why the preview failed"},
-            "preview": _PREVIEW,
+            "preview": PREVIEW,
             "arguments": {**_MAYBE_OBJECT, "description": "With secrets masked"},
             "target": _MAYBE_OBJECT,
             "held": _HELD,

@@ -10,10 +10,11 @@ from toolpost.contracts.outcomes import outcome_to_dict
 from toolpost.contracts.questions import PendingAction, PendingStatus
 from toolpost.gateway.answering import refusal, viewer_of
 from toolpost.gateway.problems import Problem, problem_of
-from toolpost.gateway.rest.components import array, ref
+from toolpost.gateway.rest.components import PREVIEW, array, ref
 from toolpost.gateway.rest.operations import JsonResponse, JsonSchema, Operations, RestRequest
 from toolpost.gateway.rest.pages import PAGE, decode_cursor, encode_cursor, invalid_cursor
 from toolpost.policy.call_summary import target_summary
+from toolpost.schema.json_patch import PATCH_SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
@@ -46,6 +47,21 @@ _LIST = {
         "total": {"type": ["integer", "null"], "description": "How many match; null unless it was requested"},
     },
     "required": ["items", "next", "total"],
+}
+_PREVIEW_BODY = {
+    "type": "object",
+    "properties": {"changes": PATCH_SCHEMA},
+    "required": ["changes"],
+    "additionalProperties": False,
+}
+_PREVIEW = {
+    "type": "object",
+    "properties": {
+        "arguments": {"type": "object"},
+        "masked": {"type": "array", "items": {"type": "string"}},
+        "preview": PREVIEW,
+    },
+    "required": ["arguments", "masked", "preview"],
 }
 _ESCALATION = {
     "type": "object",
@@ -217,6 +233,19 @@ async def escalate_pending(request: RestRequest) -> Response:
         return await _refused(request, action.id, error)
     [card] = await cards(request, [passed])
     return JsonResponse(card)
+
+
+@OPERATIONS.declare(
+    "POST",
+    "/pending/{pending_id}/preview",
+    takes=_PREVIEW_BODY,
+    answers={200: _PREVIEW},
+    problems=(404, 409),
+)
+async def preview_pending(request: RestRequest) -> Response:
+    """Show what a pending call would do with changed arguments; nothing runs."""
+    action = await _find_pending(request, request.path["pending_id"])
+    return JsonResponse(await request.box.pending.preview(action.id, request.body["changes"], by=request.user))
 
 
 def card_of(request: RestRequest, action: PendingAction) -> dict[str, Any]:

@@ -174,6 +174,18 @@ class CommandTool:
         output = await self._source.run(self.plan, params, timeout_s=self.plan.timeout_s, context=lambda: context)
         return ToolResult.completed(output.content, output.text, started_at=started)
 
+    def describe_call(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the command of a call, with the names of its variables."""
+        template = self.plan.template
+        stdin = template.input(arguments)
+        return {
+            "kind": "command",
+            "argv": list(template.argv(arguments)),
+            "cwd": self.plan.cwd,
+            "env_names": sorted(self._source.config.env),
+            "stdin": stdin.decode("utf-8", "replace") if template.stdin is not None else None,
+        }
+
 
 class CommandPlan(NamedTuple):
     """A configured tool with its parsed template, timeout, environment and working directory."""

@@ -161,6 +161,10 @@ class GraphqlTool(SourceTool):
         super().__init__(spec, source)
         self.operation = operation
 
+    def describe_call(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the query of a call and its variables."""
+        return {"kind": "graphql", "query": self.operation.query, "variables": dict(arguments)}
+
 
 def tool_spec(operation: GraphqlOperation, *, source: str, url: str) -> ToolSpec:
     """Build the tool spec of an operation: queries are read-only and idempotent, mutations are not."""

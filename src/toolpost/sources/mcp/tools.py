@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from toolpost.catalog.names import canonical_name
@@ -34,6 +34,10 @@ class ServerTool(SourceTool):
         super().__init__(spec, server)
         self.remote_name = remote_name
         self.has_header_arguments = False
+
+    def describe_call(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the request of a call: the server, the name of the tool there, and the arguments."""
+        return {"kind": "mcp", "server": self.spec.source, "tool": self.remote_name, "arguments": dict(arguments)}
 
 
 def build_tools(raw_tools: Iterable[Any], source: BaseSource) -> tuple[list[ServerTool], list[str]]:

@@ -32,7 +32,7 @@ from toolpost.sources.openapi.options import HttpOptions
 from toolpost.sources.openapi.requests import RequestBuilder, find_artifact_ids
 from toolpost.sources.openapi.responses import parse_response
 from toolpost.sources.openapi.spec import tool_spec
-from toolpost.sources.requests import STREAM_CUT, Send, make_sender, present_headers
+from toolpost.sources.requests import STREAM_CUT, Send, describe_request, make_sender, present_headers
 from toolpost.wire.client import HttpClient
 from toolpost.wire.messages import Request
 from toolpost.wire.network import NetworkPolicy, check_credential_origin
@@ -241,6 +241,10 @@ class OperationTool(SourceTool):
         if self._builder is None:
             self._builder = RequestBuilder(self.operation)
         return self._builder
+
+    def describe_call(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the request of a call, without its credential."""
+        return describe_request(self.builder.build(arguments))
 
 
 async def call_operation(
