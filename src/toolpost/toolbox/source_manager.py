@@ -241,8 +241,7 @@ class SourceManager:
             if not managed.is_placeholder:
                 self.index.connecting.discard(config.name)
         if self._started:
-            code = EventCode.SOURCE_UP if managed.error is None else EventCode.SOURCE_DOWN
-            self._emit(config.name, code, {"state": "down" if managed.error else "up", "detail": managed.error or ""})
+            self.monitor.report(config.name, "down" if managed.error else "up", managed.error or "")
         if isinstance(managed.source, LiveSource):
             managed.source.watch(self.monitor)
 

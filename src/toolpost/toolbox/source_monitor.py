@@ -34,6 +34,7 @@ class SourceMonitor:
         self._redactor = redactor
         self._emit = emit
         self._content_listeners: list[ContentListener] = []
+        self._reported: dict[str, tuple[str, str]] = {}  # the last state and its detail, by source
 
     async def tools_found(self, source: ToolSource, tools: Sequence[Tool], problems: Sequence[str]) -> None:
         """Replace the tools of a source in the catalog."""
@@ -42,10 +43,16 @@ class SourceMonitor:
             await self._exchange.refill(managed, tools, problems)
 
     def state_changed(self, source: ToolSource, state: SourceHealth) -> None:
-        """Emit an event: a source came up or went down."""
-        if self._index.source(source.name) is source:
-            code = EventCode.SOURCE_UP if state.state == "up" else EventCode.SOURCE_DOWN
-            self._emit(source.name, code, {"state": state.state, "detail": self._redactor.redact(state.detail)})
+        """Emit an event: a source came up or went down. A source that tries again may report the same failure."""
+        detail = self._redactor.redact(state.detail)
+        if self._index.source(source.name) is source and self._reported.get(source.name) != (state.state, detail):
+            self.report(source.name, state.state, detail)
+
+    def report(self, name: str, state: str, detail: str) -> None:
+        """Emit an event with the state of a source, also if it is the state that was reported before."""
+        self._reported[name] = (state, detail)
+        code = EventCode.SOURCE_UP if state == "up" else EventCode.SOURCE_DOWN
+        self._emit(name, code, {"state": state, "detail": detail})
 
     def logged(self, source: ToolSource, level: str, text: str) -> None:
         """Log and emit a log message of a source's server."""
