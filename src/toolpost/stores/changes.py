@@ -67,6 +67,11 @@ class Changes:
             return await self.wait(cast("dict[Topic, Any]", known), timeout_s=timeout_s)
         return await self._read_states(topics)
 
+    def waited_for(self) -> list[Topic]:
+        """Return the topics that a task waits for, from any thread."""
+        with self._lock:
+            return list(self.waiters)
+
     def notify(self, topics: Iterable[Topic]) -> None:
         """Wake the waiters of topics, from any thread."""
         with self._lock:

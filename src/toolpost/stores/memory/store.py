@@ -10,7 +10,7 @@ from typing import Self, TypeVar
 
 from msgspec.structs import replace
 
-from toolpost.contracts.ids import IdMaker
+from toolpost.contracts.ids import IdMaker, secure_ids
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import PendingAction
 from toolpost.contracts.storage import IdKind, JournalEntry, Retention, Store
@@ -58,7 +58,7 @@ class MemoryStore:
         self.webhooks = MemoryWebhookStore()
         self.metrics = MemoryMetricStore(self.events, self._asked_at)
         self.cancels = MemoryCancelStore(self._tenants_of, clock)
-        self.artifacts = MemoryArtifactStore(ids or IdMaker())
+        self.artifacts = MemoryArtifactStore(ids or secure_ids())
         self.tokens = MemoryTokenRows(clock)
         self._state_table = MemoryStateTable()
         self.sessions = EncryptedSessionStore(self._state_table, RowCipher(NoCipher()))

@@ -27,6 +27,11 @@ def run_topic(tenant: str, run_id: str) -> Topic:
     return ("run", tenant, run_id)
 
 
+def is_of_events(topic: Topic) -> bool:
+    """Return whether new events change the state of a topic."""
+    return topic == EVENTS or topic[0] == "run"
+
+
 def pending_topic(pending_id: str) -> Topic:
     """Return the topic whose state is the status of a pending action and whether it has an outcome; None without it."""
     return ("pending", pending_id)

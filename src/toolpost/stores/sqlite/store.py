@@ -12,7 +12,7 @@ from typing import Self
 
 from toolpost.contracts.errors import ConfigError, StoreError
 from toolpost.contracts.events import RunEvent
-from toolpost.contracts.ids import IdMaker
+from toolpost.contracts.ids import IdMaker, secure_ids
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.storage import (
     ArtifactStore,
@@ -39,7 +39,7 @@ from toolpost.stores.sessions import EncryptedSessionStore
 from toolpost.stores.sqlite.artifacts import ContentFiles, SQLiteArtifactStore
 from toolpost.stores.sqlite.caller_keys import SQLiteCallerKeys
 from toolpost.stores.sqlite.calls import SQLiteCancelStore, SQLiteIdempotencyStore, SQLiteJournal
-from toolpost.stores.sqlite.changes import EVENTS, read_states, run_topic
+from toolpost.stores.sqlite.changes import EVENTS, is_of_events, read_states, run_topic
 from toolpost.stores.sqlite.context import SQLiteContext
 from toolpost.stores.sqlite.database import (
     MIGRATIONS,
@@ -205,7 +205,7 @@ def open_sqlite_store(
         SQLiteContext(writer, reader, appender, rows, liveness, changes, clock, ledger.key, liveness.owner_id),
         cipher,
         ContentFiles(data_dir / ARTIFACTS, cipher),
-        ids=ids or IdMaker(),
+        ids=ids or secure_ids(),
         truncate=partial(truncate_wal, path, busy_s=busy_s),
     )
 
@@ -225,9 +225,13 @@ def _open_database(path: Path, cipher: Cipher, busy_s: float) -> tuple[sqlite3.C
 
 def _notify_events(changes: Changes, batch: Sequence[Item]) -> None:
     """Wake the tasks that wait for the events of a committed batch."""
-    if changes.waiters:
-        calls = [item.call for item in batch if isinstance(item, RunEvent)]
-        changes.notify({EVENTS, *(run_topic(call.tenant, call.run_id) for call in calls)} if calls else ())
+    waited = [topic for topic in changes.waited_for() if is_of_events(topic)]
+    if not waited:  # the usual case: tasks wait for cancel requests only
+        return
+    calls = [item.call for item in batch if isinstance(item, RunEvent)]
+    if calls:
+        changed = {EVENTS, *(run_topic(call.tenant, call.run_id) for call in calls)}
+        changes.notify(changed.intersection(waited))
 
 
 def _make_folder(path: Path) -> None:
