@@ -1,0 +1,53 @@
+/** What the pages of runs fetch. */
+
+import { infiniteQueryOptions, keepPreviousData, queryOptions } from '@tanstack/react-query';
+
+import { requestTo, send } from './client';
+import type { RunExtras } from './provisional';
+import { keys } from './queries';
+import type { Run } from './types';
+
+export type RunRow = Run & RunExtras;
+
+export interface RunFilters {
+  status?: string;
+  tool?: string;
+  source?: string;
+  user?: string;
+  since?: number;
+  until?: number;
+  q?: string;
+}
+
+export interface RunPage {
+  items: RunRow[];
+  next: string | null;
+  total?: number;
+}
+
+const PAGE = 100;
+
+/** The newest runs that match. */
+export const runListQuery = (filters: RunFilters, limit: number) =>
+  queryOptions({
+    queryKey: [...keys.runs, 'last', filters, limit],
+    queryFn: ({ signal }) => listRuns(filters, limit, undefined, signal),
+  });
+
+/** All runs that match, page by page. */
+export const runPagesQuery = (filters: RunFilters) =>
+  infiniteQueryOptions({
+    queryKey: [...keys.runs, 'pages', filters],
+    queryFn: ({ pageParam, signal }) => listRuns(filters, PAGE, pageParam, signal),
+    initialPageParam: undefined as string | undefined,
+    getNextPageParam: (page) => page.next ?? undefined,
+    placeholderData: keepPreviousData,
+  });
+
+async function listRuns(filters: RunFilters, limit: number, cursor: string | undefined, signal: AbortSignal): Promise<RunPage> {
+  const query = new URLSearchParams({ limit: String(limit) });
+  for (const [name, value] of Object.entries(filters)) if (value !== undefined) query.set(name, String(value));
+  if (cursor !== undefined) query.set('cursor', cursor);
+  const response = await send(requestTo(`/api/v1/runs?${query.toString()}`, { signal }));
+  return (await response.json()) as RunPage;
+}

@@ -1,0 +1,73 @@
+import { Link, useNavigate } from '@tanstack/react-router';
+
+import type { RunRow } from '../../api/runs';
+import { useNow } from '../../format/clock';
+import { formatDuration } from '../../format/time';
+import { Chip } from '../../ui/Chip';
+import { Foreign } from '../../ui/Foreign';
+import { Table, type Column } from '../../ui/Table';
+import { Moment } from '../../ui/Time';
+import { ToolName } from '../../ui/ToolName';
+import { runWords } from '../../words-runs';
+import styles from './RunTable.module.css';
+import { StatusChip } from './status';
+
+const COLUMNS: readonly Column<RunRow>[] = [
+  {
+    key: 'tool',
+    title: runWords.tool,
+    cell: (run) => (
+      <Link to="/runs/$id" params={{ id: run.run_id }} className={styles.tool} onClick={(event) => event.stopPropagation()}>
+        <ToolName name={run.tool_name} />
+      </Link>
+    ),
+  },
+  { key: 'status', title: runWords.state, cell: (run) => <State run={run} /> },
+  { key: 'user', title: runWords.user, wide: true, cell: (run) => <Foreign text={run.user} limit={60} /> },
+  { key: 'caller', title: runWords.caller, wide: true, cell: (run) => (run.caller ? <Foreign text={run.caller} limit={60} /> : <span className="faint">–</span>) },
+  { key: 'began', title: runWords.began, right: true, cell: (run) => <Moment at={run.started_at} /> },
+  { key: 'took', title: runWords.took, right: true, cell: (run) => <Took run={run} /> },
+  { key: 'work', title: runWords.work, right: true, wide: true, cell: (run) => (run.work_ms == null ? <span className="faint">–</span> : formatDuration(run.work_ms)) },
+  { key: 'events', title: runWords.events, right: true, wide: true, cell: (run) => run.events.toLocaleString() },
+];
+
+/** Runs, each of which opens. */
+export function RunTable({ runs, label }: { runs: readonly RunRow[]; label: string }) {
+  const navigate = useNavigate();
+  return (
+    <Table
+      columns={COLUMNS}
+      rows={runs}
+      keyOf={(run) => run.run_id}
+      label={label}
+      onOpen={(run) => void navigate({ to: '/runs/$id', params: { id: run.run_id } })}
+    />
+  );
+}
+
+function State({ run }: { run: RunRow }) {
+  return (
+    <span className={styles.state}>
+      <StatusChip status={run.status} />
+      {run.error_code && run.status === 'failed' && (
+        <Chip tone="fail">
+          <Foreign text={run.error_code} limit={40} />
+        </Chip>
+      )}
+      {run.status === 'running' && run.progress && (
+        <span className="soft cut">
+          <Foreign text={run.progress.text} limit={60} />
+        </span>
+      )}
+    </span>
+  );
+}
+
+function Took({ run }: { run: RunRow }) {
+  const open = run.status === 'running' || run.status === 'paused';
+  return open ? <Since at={run.started_at} /> : formatDuration(run.duration_ms ?? (run.updated_at - run.started_at) * 1000);
+}
+
+function Since({ at }: { at: number }) {
+  return formatDuration(Math.max(0, useNow(1) - at) * 1000);
+}
