@@ -28,7 +28,11 @@ def action_to_data(action: PendingAction) -> dict[str, Any]:
 
 def action_from_data(data: dict[str, Any]) -> PendingAction:
     """Build a pending action from plain data, as it was added."""
-    question: dict[str, Any] = {**data["question"], "answerers": _names(data["question"].get("answerers"))}
+    question: dict[str, Any] = {
+        **data["question"],
+        "answerers": _names(data["question"].get("answerers")),
+        "passed_on": tuple(data["question"].get("passed_on", ())),
+    }
     values: dict[str, Any] = {
         **data,
         "question": Question(**question),
