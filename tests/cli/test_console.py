@@ -1,12 +1,14 @@
 """`toolpost open`: a link that signs in, for the browser of this machine and for no log."""
 
 import asyncio
+import re
 from pathlib import Path
 
 import httpx2
 import pytest
 
 from tests.cli.program import Run
+from tests.cli.terminal import at_a_terminal
 from tests.gateway.serving import add, served
 from toolpost.cli.console import request_ticket, sign_in_link, write_link
 from toolpost.contracts.errors import ToolError
@@ -40,3 +42,11 @@ async def test_the_link_is_passed_to_the_browser_in_a_file_that_only_its_owner_r
     assert paths[0] == paths[1]
     assert (paths[0].stat().st_mode & 0o777) == 0o600
     assert "http://127.0.0.1:7300/#t=tpt_1_a" in paths[0].read_text()
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_up_prints_a_link_that_signs_in_to_a_terminal(home: Path, workers: str) -> None:
+    done = at_a_terminal(home, {"#t=tpt_": b"\x03"}, "up", "--port", "0", "--workers", workers, cold=True)
+
+    assert re.search(r"Console: http://127\.0\.0\.1:\d+/#t=tpt_[0-9a-f]{20}_", done.out)

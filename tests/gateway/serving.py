@@ -66,7 +66,8 @@ async def served(
     with listen("127.0.0.1", 0) as socket, ExitStack() as closing:
         url = f"http://127.0.0.1:{socket.getsockname()[1]}"
         opened = Toolbox(tools=tools, settings=Settings(data_dir=folder, **settings), sinks=[relay, *sinks])
-        async with opened as box, open_callers(box, folder, OPERATOR, host="127.0.0.1") as callers:
+        run = None if place is None else Path(place.folder).name
+        async with opened as box, open_callers(box, folder, OPERATOR, host="127.0.0.1", gateway=run) as callers:
             own = () if place is None else (closing.enter_context(listen_unix(place.socket_of(place.number))),)
             siblings = None if place is None else Siblings(place, callers.token)
             if siblings is not None:

@@ -336,3 +336,22 @@ def test_an_operator_is_told_what_limits_on_concurrency_come_to_with_several_wor
     gateway.communicate()
 
     assert told == "max_concurrency applies to each of 3 workers; concurrent calls of all workers: slow 15\n"
+
+
+async def test_a_session_is_valid_and_ended_in_all_workers_and_a_ticket_is_used_once(pair: Pair) -> None:
+    async def redeem(gate: Served, text: str) -> httpx2.Response:
+        return await gate.http.post("/api/v1/sessions/redeem", json={"ticket": text})
+
+    text = (await pair.one.http.post("/api/v1/tickets")).json()["ticket"]
+    opened = await asyncio.gather(redeem(pair.one, text), redeem(pair.other, text))
+    [session] = [reply.json() for reply in opened if reply.status_code == 200]
+    mine = {"Authorization": f"Bearer {session['token']}"}
+    known = [await gate.http.get("/api/v1/me", headers=mine) for gate in (pair.one, pair.other)]
+    await pair.other.http.delete(f"/api/v1/sessions/{session['me']['session']['id']}", headers=mine)
+    after = [await gate.http.get("/api/v1/me", headers=mine) for gate in (pair.one, pair.other)]
+    tries = [await redeem(gate, "tpt_0_x") for gate in (pair.one, pair.other) * 5]
+
+    assert sorted(reply.status_code for reply in opened) == [200, 410]
+    assert [reply.status_code for reply in known] == [200, 200]
+    assert [reply.status_code for reply in after] == [401, 401]
+    assert [reply.status_code for reply in tries] == [401] * 8 + [429] * 2  # two of ten were taken above
