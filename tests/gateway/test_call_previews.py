@@ -141,7 +141,8 @@ async def test_the_diff_of_a_file_has_its_sizes_and_numbers_of_lines(tmp_path: P
         {"data_dir": None, "policy": ASK, "tools": {"allowedPaths": [str(files)]}, "builtins": ["write_file"]}
     )
     async with Toolbox(settings=settings) as box:
-        paused = await box.call("write_file", {"path": str(files / "a.txt"), "content": "one\n2\n3\n"}, user="local:ann")
+        arguments = {"path": str(files / "a.txt"), "content": "one\n2\n3\n"}
+        paused = await box.call("write_file", arguments, user="local:ann")
         assert isinstance(paused, Paused)
         card = box.pending.card(await box.pending.get(paused.pending_id, by="local:ann"))
 

@@ -1,16 +1,18 @@
 """What a person sees of a pending action and may do with it: rights, filters, refusals with facts, passing on."""
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
-from tests.gateway.serving import Served, add, drop, served
-from tests.gateway.test_sessions import session
-from toolpost import ToolContext, tool
+from tests.gateway.serving import OPERATOR, Served, add, drop, listening, served, whole_app
+from tests.gateway.test_sessions import bearer, session
+from toolpost import Toolbox, ToolContext, tool
+from toolpost.configuration.loading import load_settings
+from toolpost.gateway.http import open_callers
 
 RULES: list[dict[str, Any]] = [
     {"action": "allow", "tools": ["add"]},
@@ -68,8 +70,10 @@ async def test_a_card_shows_the_rule_the_tool_and_the_caller(gate: Served) -> No
         "index": 2,
         "of": 2,
         "action": "ask",
-        "text": json.dumps(RULES[1]),
+        "text": "ask: tools pay",
         "reason": "money leaves",
+        "file": None,
+        "line": None,
     }
     assert (dropped["rule"]["index"], dropped["rule"]["text"]) == (0, "standard")
     assert (paid["caller"]["kind"], paid["caller"]["name"]) == ("key", "acme:bot")
@@ -186,3 +190,23 @@ async def test_a_pending_action_is_passed_on_to_somebody_who_may_answer(gate: Se
     assert [event.payload["to"] for event in events if event.code.name == "APPROVAL_ESCALATED"] == ["acme:boss"]
     assert done.json()["content"] == "5 paid"
     assert (late.status_code, late.json()["answered_by"]) == (409, "acme:boss")
+
+
+async def test_a_card_names_the_line_of_its_rule_in_the_configuration(tmp_path: Path) -> None:
+    (tmp_path / "tools.py").write_text(
+        "from toolpost import tool\n\n@tool(side_effects='pure')\ndef look() -> str:\n    return 'x'\n"
+    )
+    (tmp_path / "toolpost.yaml").write_text(
+        "data_dir: data\nsources:\n  - {name: own, transport: python, connection: ./tools.py}\n"
+        "policy:\n  - {action: allow, tools: [other]}\n  - {action: ask, tools: ['own.*']}\n"
+    )
+    async with (
+        Toolbox.open(load_settings(tmp_path / "toolpost.yaml")) as box,
+        open_callers(box, tmp_path / "data", OPERATOR, host="127.0.0.1") as callers,
+        listening(whole_app(box, callers, "http://127.0.0.1")) as url,
+        httpx2.AsyncClient(base_url=url, headers=bearer(callers.token), trust_env=False, timeout=60) as http,
+    ):
+        await http.post("/api/v1/calls", json={"tool": "own.look"})
+        [card] = (await http.get("/api/v1/pending")).json()["items"]
+
+    assert (card["rule"]["index"], card["rule"]["file"], card["rule"]["line"]) == (2, "toolpost.yaml", 6)

@@ -1265,6 +1265,9 @@ export interface components {
                 action: string;
                 text: string;
                 reason: string;
+                /** @description The configuration file, if the rule is there */
+                file: string | null;
+                line: number | null;
             } | null;
             tool: {
                 description: string;

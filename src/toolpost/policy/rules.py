@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, Literal, NamedTuple
 
 from msgspec import Struct
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from toolpost.contracts.calls import PermittedCall, ValidatedCall
 from toolpost.contracts.errors import ToolPermissionError
@@ -194,7 +193,10 @@ class Policy:
         self.approvals = approvals
         self.blocks_changes = template in ("regulated", "audit")  # of definitions that no lock file pins
         self._approval_reason = _approval_reasons[template]
-        self._described = [_describe_rule(index, rule, of=len(rules)) for index, rule in enumerate(rules, 1)]
+        self._described = [
+            {"index": index, "of": len(rules), "action": rule.action, "text": rule.text}
+            for index, rule in enumerate(rules, 1)
+        ]
 
     def verdict(self, spec: ToolSpec, *, destructive: bool | None = None) -> Verdict:
         """Return the verdict for a tool, or for its calls that are `destructive` or not."""
@@ -232,11 +234,3 @@ class TraceStep(NamedTuple):
 
 def _reviewed(spec: ToolSpec, destructive: bool | None) -> ToolSpec:  # noqa: FBT001 - a tri-state value, not a switch
     return spec if destructive is None else replace(spec, safety=spec.safety._replace(destructive=destructive))
-
-
-def _describe_rule(index: int, rule: Rule, *, of: int) -> dict[str, Any]:
-    """Return a rule for approvers, with its text as YAML in flow style, without empty conditions."""
-    approvals = {name: value for name, value in asdict(rule.approvals).items() if value is not None}
-    given = {**asdict(rule), "approvals": approvals}
-    text = json.dumps({name: value for name, value in given.items() if value not in ((), None, "", {})})
-    return {"index": index, "of": of, "action": rule.action, "text": text}

@@ -69,7 +69,7 @@ def approval_card(
             question, open_text["payload"], _described(entry, question, open_text["arguments"], redact)
         ),
         "truncated": bool(question.payload.get("truncated")),
-        "rule": None if question.rule is None else dict(question.rule),
+        "rule": None if question.rule is None else {**question.rule, "file": None, "line": None},
         "tool": None if entry is None else _tool_facts(entry.spec),
         "caller": _caller(action.caller),
         "passed_on": [dict(one) for one in question.passed_on],
@@ -163,7 +163,8 @@ def preview_of(
     question: Question, payload: Mapping[str, Any], described: Mapping[str, Any] | None = None
 ) -> dict[str, Any] | None:
     """Return the preview of the call: a diff, text or table of the tool, else its request or command."""
-    text, data = payload.get("preview"), payload.get("preview_data") or {}
+    text = payload.get("preview")
+    data: Mapping[str, Any] = payload.get("preview_data") or {}
     if (isinstance(text, str) and text) or data.get("kind") == "table":
         text = text or ""
         is_diff = text.startswith(_DIFF)

@@ -443,7 +443,15 @@ COMPONENTS: dict[str, Any] = {
             "rule": or_null(
                 {
                     **record(
-                        {"index": _COUNT, "of": _COUNT, "action": TEXT, "text": TEXT, "reason": TEXT},
+                        {
+                            "index": _COUNT,
+                            "of": _COUNT,
+                            "action": TEXT,
+                            "text": TEXT,
+                            "reason": TEXT,
+                            "file": {**MAYBE_TEXT, "description": "The configuration file, if the rule is there"},
+                            "line": {"type": ["integer", "null"]},
+                        },
                     ),
                     "description": "The rule of the policy that requires approval; index 0 is the template",
                 }

@@ -13,6 +13,7 @@ from toolpost.gateway.problems import Problem, problem_of
 from toolpost.gateway.rest.components import PREVIEW, array, ref
 from toolpost.gateway.rest.operations import JsonResponse, JsonSchema, Operations, RestRequest
 from toolpost.gateway.rest.pages import PAGE, decode_cursor, encode_cursor, invalid_cursor
+from toolpost.gateway.rest.policy import rule_places
 from toolpost.policy.call_summary import target_summary
 from toolpost.schema.json_patch import PATCH_SCHEMA
 
@@ -256,8 +257,15 @@ def card_of(request: RestRequest, action: PendingAction) -> dict[str, Any]:
 
 
 async def cards(request: RestRequest, actions: Sequence[PendingAction]) -> list[dict[str, Any]]:
-    """Return pending actions as JSON data, with the names of the keys that made their calls."""
+    """Return pending actions as JSON data, with the names of their callers' keys and the places of their rules."""
     shown = [card_of(request, action) for action in actions]
+    by_rule = [card["rule"] for card in shown if card["rule"] is not None and card["rule"]["index"]]
+    if by_rule:
+        policy = request.box.router.policy
+        places = await rule_places(request.box, policy)
+        for rule in by_rule:  # rules that were changed since are not where they were
+            if rule["of"] == len(places) and rule["text"] == policy.rules[rule["index"] - 1].text:
+                rule["file"], rule["line"] = places[rule["index"] - 1]
     callers: list[dict[str, Any]] = [card["caller"] for card in shown if card["caller"] is not None]
     by_key = [caller for caller in callers if caller["kind"] == "key"]
     if by_key:

@@ -109,19 +109,18 @@ def _principal_of(request: RestRequest) -> Principal:
 
 async def _rules(box: Toolbox, policy: Policy) -> list[dict[str, Any]]:
     """Return the rules as JSON data, with their places in the configuration file, if they come from it."""
+    places = await rule_places(box, policy)
+    return [_rule(policy.rules, index, *place) for index, place in enumerate(places)]
+
+
+async def rule_places(box: Toolbox, policy: Policy) -> list[tuple[str | None, int | None]]:
+    """Return the file and line of each rule; None for rules that do not come from the configuration file."""
     path, lines = box.config_path, list[int]()
     if path is not None and policy.rules:
         lines = await asyncio.to_thread(item_lines, path, "policy")
-    is_known = path is not None and len(lines) == len(policy.rules)
-    return [
-        _rule(
-            policy.rules,
-            index,
-            path.name if is_known and path is not None else None,
-            lines[index] if is_known else None,
-        )
-        for index in range(len(policy.rules))
-    ]
+    if path is None or len(lines) != len(policy.rules):
+        return [(None, None)] * len(policy.rules)
+    return [(path.name, line) for line in lines]
 
 
 def _rule(rules: Sequence[Rule], index: int, file: str | None, line: int | None) -> dict[str, Any]:
