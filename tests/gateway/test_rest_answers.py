@@ -108,10 +108,10 @@ async def test_every_field_of_an_answer_is_in_the_document(tmp_path: Path) -> No
         await ask("POST", f"/pending/{other['pending']['id']}/preview", json={"changes": changes})
         answer = {"decision": "deny", "mode": "async"}
         await ask("POST", f"/pending/{other['pending']['id']}/answer", json=answer)
-        await ask("GET", "/stats")
-        await ask("GET", "/insight/series")
-        await ask("GET", "/insight/top")
+        for path in ("/stats", "/insight/series", "/insight/top"):
+            await ask("GET", path)
         stored = await ask("POST", "/artifacts?name=a.txt", content=b"text")
+        await ask("POST", f"/artifacts/{stored['id']}/link")
         await ask("GET", "/artifacts")
         await ask("GET", f"/artifacts/{stored['id']}")
         await ask("GET", "/accounts")

@@ -37,9 +37,12 @@ _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 SESSIONS = "/api/v1/sessions"
 REDEEM = f"{SESSIONS}/redeem"
 SIGN_IN_START, SIGN_IN_CALLBACK = "/sign-in/start", "/sign-in/callback"
+DOWNLOADS = "/api/v1/downloads"  # with a token instead of a bearer
 SIGN_INS_PER_MINUTE = 10
 _SIGN_INS = frozenset({("POST", SESSIONS), ("POST", REDEEM), ("GET", SIGN_IN_START)})
-_OPEN = frozenset({"/healthz", "/readyz", "/openapi.json", AGENT_CARD, REDEEM, SIGN_IN_START, SIGN_IN_CALLBACK})
+_OPEN = frozenset(
+    {"/healthz", "/readyz", "/openapi.json", AGENT_CARD, REDEEM, SIGN_IN_START, SIGN_IN_CALLBACK, DOWNLOADS}
+)
 _OF_AGENTS = ("/mcp/", "/a2a")
 _OPEN_BELOW = (METADATA, "/oauth/")
 _HOST = re.compile(rb"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::([0-9]{1,5}))?")

@@ -19,6 +19,8 @@ from toolpost.gateway.rest.pages import PAGE, decode_cursor, invalid_cursor, pag
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator
 
+    from toolpost.contracts.storage import ArtifactStore
+
 OPERATIONS = Operations("artifacts")
 _PIECE = 1 << 20
 _RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
@@ -45,7 +47,7 @@ async def list_artifacts(request: RestRequest) -> Response:
 @OPERATIONS.declare("GET", "/artifacts/{artifact_id}", answers={200: ref("Artifact")}, problems=(404,))
 async def show_artifact(request: RestRequest) -> Response:
     """Show the metadata of an artifact."""
-    return JsonResponse((await _find(request)).to_dict())
+    return JsonResponse((await find_artifact(request)).to_dict())
 
 
 @OPERATIONS.declare(
@@ -60,7 +62,11 @@ async def read_artifact(request: RestRequest) -> Response:
 
     Browsers download artifacts instead of showing them.
     """
-    found = await _find(request)
+    return content_response(request, await find_artifact(request))
+
+
+def content_response(request: RestRequest, found: ArtifactRef) -> Response:
+    """Return the content of an artifact, or the range of it that a request wants."""
     etag = f'"{found.sha256}"'
     headers = {
         "ETag": etag,
@@ -84,7 +90,7 @@ async def read_artifact(request: RestRequest) -> Response:
             status = 206
             headers["Content-Range"] = f"bytes {begin}-{end - 1}/{found.size}"
     headers["Content-Length"] = str(end - begin)
-    return StreamingResponse(_pieces(request, found.id, begin, end), status, headers=headers)
+    return StreamingResponse(_pieces(request.box.store.artifacts, found, begin, end), status, headers=headers)
 
 
 def _content_type(media_type: str) -> str:
@@ -103,10 +109,9 @@ def _range(text: str, size: int) -> tuple[int, int] | None:
     return int(found[1]), min(size, int(found[2]) + 1) if found[2] else size
 
 
-async def _pieces(request: RestRequest, artifact_id: str, begin: int, end: int) -> AsyncGenerator[bytes]:
-    store = request.box.store.artifacts
+async def _pieces(store: ArtifactStore, found: ArtifactRef, begin: int, end: int) -> AsyncGenerator[bytes]:
     while begin < end:
-        piece = await store.read(artifact_id, tenant=request.tenant, offset=begin, limit=min(_PIECE, end - begin))
+        piece = await store.read(found.id, tenant=found.tenant, offset=begin, limit=min(_PIECE, end - begin))
         if not piece:
             return
         begin += len(piece)
@@ -184,7 +189,7 @@ def _room_for_upload(request: RestRequest, most: int) -> Generator[None]:
             del uploads[caller]
 
 
-async def _find(request: RestRequest) -> ArtifactRef:
+async def find_artifact(request: RestRequest) -> ArtifactRef:
     """Return an artifact that is visible to the caller; others are not found."""
     artifact_id = request.path["artifact_id"]
     found = await request.box.store.artifacts.info(artifact_id, tenant=request.tenant, user=request.only_user)

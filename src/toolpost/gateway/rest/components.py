@@ -663,10 +663,19 @@ COMPONENTS: dict[str, Any] = {
             "state": {"enum": ["up", "connecting", "down", "idle"]},
         }
     ),
+    "DownloadLink": record(
+        {"url": {"type": "string", "description": "Downloads the artifact once, without a bearer"}, "expires_at": _TIME}
+    ),
     "Stats": record(
         {
             "tools": _COUNT,
             "by_category": _TALLY,
+            "since": {"type": "number", "description": "The start of this worker, in Unix time"},
+            "durations": {
+                "type": "object",
+                "description": "Percentiles per tool in milliseconds, since the hour of `since`, of all processes",
+                "additionalProperties": record(dict.fromkeys(("p50", "p95", "p99"), _MAYBE_NUMBER)),
+            },
             "calls": {
                 "type": "object",
                 "additionalProperties": _CALL_STATS,

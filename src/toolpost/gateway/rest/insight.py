@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from starlette.responses import Response
 
+    from toolpost.contracts.storage import Store
+
 OPERATIONS = Operations("insight")
 
 _METRICS: dict[str, Callable[[MetricRow], float | None]] = {
@@ -127,6 +129,14 @@ async def metric_top(request: RestRequest) -> Response:
     items = [{"key": key, "last_at": row.last_at, **_values(row)} for key, row in ordered]
     total = len(items)
     return JsonResponse({"begin": begin, "until": until, "total": total, "items": items[: request.query["limit"]]})
+
+
+async def durations_by_tool(store: Store, *, tenant: str, since: float) -> dict[str, dict[str, float | None]]:
+    """Return the percentiles of the durations of each tool's calls since an hour."""
+    begin = int(since // HOUR_S) * HOUR_S
+    rows = await store.metrics.read("tool", tenant=tenant, width=HOUR_S, since=begin, until=time.time())
+    totals = {key: _sum(of) for key, of in _sum_by_key(rows).items()}
+    return {key: {name: _value(name, row) for name in ("p50", "p95", "p99")} for key, row in totals.items()}
 
 
 def _window(request: RestRequest) -> tuple[float, float]:

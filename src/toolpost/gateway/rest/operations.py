@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -252,6 +253,7 @@ class RestService:
         self.tools = ToolDocuments(box)
         self.key_uses: Mapping[str, float] = {} if key_uses is None else key_uses
         self.public_url = public_url
+        self.started_at = time.time()
         self._calls = set[asyncio.Task[Outcome]]()
         self.uploads = Counter[str]()  # bytes of files that are being uploaded, by caller
         self.changed_sources = changed_sources or ChangedSources()

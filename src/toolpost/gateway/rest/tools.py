@@ -13,6 +13,7 @@ from toolpost.catalog.entry import Entry
 from toolpost.contracts.spec import SideEffects, ToolCategory
 from toolpost.gateway.problems import Problem
 from toolpost.gateway.rest.components import MAYBE_TEXT, array, record, ref
+from toolpost.gateway.rest.insight import durations_by_tool
 from toolpost.gateway.rest.operations import JsonResponse, Operations, RestRequest, json_bytes
 from toolpost.gateway.rest.pages import PAGE, decode_cursor, encode_cursor, invalid_cursor
 from toolpost.gateway.source_changes import FROM_SIBLING
@@ -287,7 +288,9 @@ async def show_stats(request: RestRequest) -> Response:
     # Another worker gets the raw counts, because percentiles of several workers cannot be combined.
     signed_in = accounts.dump() if request.raw.scope.get(FROM_SIBLING) else accounts.snapshot()
     facts = {"tools": stats.total, "by_category": by_category, "calls": calls, "accounts": signed_in}
-    return JsonResponse({**facts, "webhooks": webhooks})
+    since = request.service.started_at
+    durations = await durations_by_tool(request.box.store, tenant=request.tenant, since=since)
+    return JsonResponse({**facts, "since": since, "durations": durations, "webhooks": webhooks})
 
 
 def etag_of(content: bytes) -> str:
