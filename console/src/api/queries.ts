@@ -26,6 +26,9 @@ export const keys = {
   source: (name: string) => ['source', name],
   accounts: ['accounts'],
   stats: ['stats'],
+  insight: ['insight'],
+  policy: ['policy'],
+  about: ['about'],
   callerKeys: ['keys'],
   sessions: ['sessions'],
 } as const;
@@ -98,6 +101,49 @@ export const statsQuery = queryOptions({
   queryKey: keys.stats,
   queryFn: ({ signal }) => body(api.GET('/api/v1/stats', { signal })),
 });
+
+/** How many steps a window has, and how long they are. */
+export const WINDOWS = { '1h': { seconds: 3600, step: 60 }, '24h': { seconds: 86_400, step: 900 } } as const;
+export type WindowName = keyof typeof WINDOWS;
+
+/** Calls, failures and questions over a window, one value a step. */
+export const pulseQuery = (window: WindowName) =>
+  queryOptions({
+    queryKey: [...keys.insight, 'pulse', window],
+    queryFn: ({ signal }) => {
+      const { seconds, step } = WINDOWS[window];
+      const since = Date.now() / 1000 - seconds;
+      return body(api.GET('/api/v1/insight/series', { params: { query: { metric: 'calls,failed,asked', since, step } }, signal }));
+    },
+  });
+
+/** The 95th percentile of the durations of the current hour. */
+export const p95Query = queryOptions({
+  queryKey: [...keys.insight, 'p95'],
+  queryFn: ({ signal }) =>
+    body(
+      api.GET('/api/v1/insight/series', {
+        params: { query: { metric: 'p95', since: Date.now() / 1000 - 3600, step: 3600 } },
+        signal,
+      }),
+    ),
+});
+
+/** What failed most in a window, by tool and error code. */
+export const failuresQuery = (window: WindowName) =>
+  queryOptions({
+    queryKey: [...keys.insight, 'failures', window],
+    queryFn: async ({ signal }) => {
+      const { seconds } = WINDOWS[window];
+      const since = Date.now() / 1000 - seconds;
+      const query = { by: 'failure', metric: 'failed', since, limit: 7 } as const;
+      const [top, series] = await Promise.all([
+        body(api.GET('/api/v1/insight/top', { params: { query }, signal })),
+        body(api.GET('/api/v1/insight/series', { params: { query: { ...query, step: seconds / 12 } }, signal })),
+      ]);
+      return { top: top.items.filter((item) => item.failed > 0), series: series.series };
+    },
+  });
 
 async function listCards(status: Card['status'], signal: AbortSignal): Promise<Card[]> {
   const cards: Card[] = [];

@@ -12,7 +12,9 @@ const ANSWERED = new Set(['APPROVAL_GRANTED', 'APPROVAL_DENIED', 'CALL_RESUMED',
 const SOURCES = new Set(['SOURCE_UP', 'SOURCE_DOWN', 'BREAKER_OPENED', 'BREAKER_CLOSED', 'CATALOG_CHANGED', 'CONFIG_APPLIED']);
 const TOOLS = new Set(['CATALOG_CHANGED', 'CONFIG_APPLIED', 'SOURCE_UP', 'DEFINITION_CHANGED']);
 const ENDED = new Set(['TOOL_CALL_COMPLETED', 'TOOL_CALL_FAILED']);
+const CALLS = new Set(['TOOL_CALL_STARTED', ...ENDED, ...ASKED, ...ANSWERED]);
 const CATALOG_WAIT_MS = 1000;
+const FIGURES_WAIT_MS = 3000;
 
 /** Apply events to the cache in their order. Each change is by id, so an event that comes twice does no harm. */
 export function applyEvents(cache: QueryClient, events: Event[]): void {
@@ -22,7 +24,9 @@ export function applyEvents(cache: QueryClient, events: Event[]): void {
   const any = (wanted: Set<string>) => [...types].some((type) => wanted.has(type));
   if (any(SOURCES)) void cache.invalidateQueries({ queryKey: keys.sources });
   if (any(TOOLS)) invalidateSoon(cache);
+  if ([...types].some((type) => CALLS.has(type))) invalidateFigures(cache);
   if ([...types].some((type) => type.startsWith('ACCOUNT_'))) void cache.invalidateQueries({ queryKey: keys.accounts });
+  if ([...types].some((type) => type.startsWith('SESSION_'))) void cache.invalidateQueries({ queryKey: keys.sessions });
   if ([...types].some((type) => type.startsWith('CALLER_KEY_'))) void cache.invalidateQueries({ queryKey: keys.callerKeys });
 }
 
@@ -53,12 +57,26 @@ function applyToRun(cache: QueryClient, event: Event): void {
   if (ENDED.has(event.type)) void cache.invalidateQueries({ queryKey: keys.run(event.run_id), refetchType: 'none' });
 }
 
-let timer: ReturnType<typeof setTimeout> | undefined;
+const timers = new Map<string, ReturnType<typeof setTimeout>>();
 
 /** A source that comes up changes the catalog tool by tool; the list is asked for once, a second later. */
 function invalidateSoon(cache: QueryClient): void {
-  timer ??= setTimeout(() => {
-    timer = undefined;
-    void cache.invalidateQueries({ queryKey: keys.tools });
-  }, CATALOG_WAIT_MS);
+  later('tools', CATALOG_WAIT_MS, () => void cache.invalidateQueries({ queryKey: keys.tools }));
+}
+
+/** Calls change the list of runs and the figures; both are asked for at most every three seconds. */
+function invalidateFigures(cache: QueryClient): void {
+  later('figures', FIGURES_WAIT_MS, () => {
+    void cache.invalidateQueries({ queryKey: keys.runs });
+    void cache.invalidateQueries({ queryKey: keys.insight });
+  });
+}
+
+function later(name: string, waitMs: number, action: () => void): void {
+  if (timers.has(name)) return;
+  const timer = setTimeout(() => {
+    timers.delete(name);
+    action();
+  }, waitMs);
+  timers.set(name, timer);
 }

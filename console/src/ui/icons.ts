@@ -6,6 +6,7 @@ export {
   ArrowUp as UpIcon,
   ArrowUpDown as SortIcon,
   Bot as AgentIcon,
+  Box as ArtifactIcon,
   Check as DoneIcon,
   ChevronDown as OpenBelowIcon,
   ChevronLeft as BackIcon,
