@@ -343,11 +343,33 @@ COMPONENTS: dict[str, Any] = {
             "updated_at": _TIME,
             "events": _COUNT,
             "call_id": TEXT,
+            "caller": {**MAYBE_TEXT, "description": "The caller of the gateway, such as `key:ID`"},
+            "source": {**MAYBE_TEXT, "description": "The source in the name of the tool"},
+            "error_code": MAYBE_TEXT,
+            "duration_ms": {"type": "number", "description": "From the first to the last event"},
+            "work_ms": {"type": "number", "description": "The part of it in which the run was running"},
+            "waited_ms": {"type": "number", "description": "The part of it in which the run was paused"},
+            "pending_ids": array(TEXT),
+            "progress": {
+                **or_null(record({"text": MAYBE_TEXT, "fraction": _MAYBE_NUMBER})),
+                "description": "The last report of an open run",
+            },
+            "parent_run": {**MAYBE_TEXT, "description": "The run that the correlation ID of its first call names"},
         },
         {
+            "result": {
+                "enum": ["kept", "not kept", None],
+                "description": "Whether its outcome is stored; null while the run is open",
+            },
             "log": array(ref("Event")),
             "artifacts": array(ref("Artifact")),
         },
+    ),
+    "EventPage": record(
+        {
+            "items": array(ref("Event")),
+            "next": {"type": ["integer", "null"], "description": "The event ID from which the next page continues"},
+        }
     ),
     "Series": record(
         {
