@@ -12,7 +12,8 @@ from tests.gateway.serving import Served, add, drop, served
 from toolpost import tool
 from toolpost.schema.json_values import is_array, is_object
 
-JSON_ANSWERS_NOT_TRIED = {"accept_definition", "start_sign_in", "finish_sign_in"}  # of a lock, and of an issuer
+# Of a lock, of an issuer, and of a configuration file.
+JSON_ANSWERS_NOT_TRIED = {"accept_definition", "start_sign_in", "finish_sign_in", "change_source"}
 SOURCE = {"name": "more", "transport": "python", "connection": "tests.gateway.serving"}
 
 
@@ -118,6 +119,12 @@ async def test_every_field_of_an_answer_is_in_the_document(tmp_path: Path) -> No
         await ask("POST", "/sources", json=SOURCE)
         await ask("GET", "/sources")
         await ask("GET", "/sources/more")
+        await ask("GET", "/sources/more/log")
+        await ask("GET", "/presets")
+        await ask("POST", "/sources/plan", json={"what": "github"})
+        await ask("POST", "/sources/try", json={"source": {**SOURCE, "name": "tried"}})
+        await ask("POST", "/sources/detect", json={"what": "http://127.0.0.1:9"})
+        await ask("POST", "/sources/import", json={"file": '{"mcpServers": {"a": {"command": "npx"}}}'})
         await ask("POST", "/sources/more/reload")
 
     with_json = {
