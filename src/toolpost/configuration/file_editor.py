@@ -94,6 +94,8 @@ def cut_source(text: str, name: str) -> tuple[str, str]:
 
 def mark_trusted(path: Path, name: str, *, environ: Mapping[str, str]) -> None:
     """Write `trust: true` for one source of the file; ConfigError when that would change anything else."""
+    if _value(_source_node(_read(path.resolve()), name), "trust") is not None:  # a person has decided
+        raise ConfigError(f"trust: true cannot be added safely to {name!r} in {path.name}; add the line below its name")
     set_source_flags(path, name, {"trust": True}, environ=environ)
 
 
@@ -105,7 +107,7 @@ def set_source_flags(path: Path, name: str, flags: Mapping[str, bool], *, enviro
         after = None if after is None else _with_flag(after, name, key, value=value)
         if after is None:
             line = f"{key}: {json.dumps(value)}"
-            raise ConfigError(f"{line} cannot be set safely for {name!r} in {path.name}; write it below its name")
+            raise ConfigError(f"{line} cannot be added safely to {name!r} in {path.name}; add the line below its name")
     with _draft(target, after or "") as draft:
         settings = _check_draft(draft, target, environ)
         _replace(draft, target)
@@ -243,6 +245,12 @@ def _entry(text: str, name: str) -> tuple[tuple[str, ...], yaml.SequenceNode, in
                 return where, node, number
     hint = did_you_mean(name, names) or f"there are: {', '.join(filter(None, names)) or 'none'}"
     raise ConfigError(f"there is no source {name!r} in the file; {hint}", code="source_not_found")
+
+
+def _source_node(text: str, name: str) -> yaml.Node:
+    _, node, number = _entry(text, name)
+    entry: yaml.Node = node.value[number]
+    return entry
 
 
 def _value(node: yaml.Node | None, key: str) -> yaml.Node | None:
