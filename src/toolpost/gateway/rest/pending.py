@@ -263,7 +263,7 @@ async def cards(request: RestRequest, actions: Sequence[PendingAction]) -> list[
         policy = request.box.router.policy
         places = await rule_places(request.box, policy)
         for rule in by_rule:  # rules that were changed since are not where they were
-            if rule["of"] == len(places) and rule["text"] == policy.rules[rule["index"] - 1].text:
+            if rule["of"] == len(places) and rule["text"] == policy.rules[int(rule["index"]) - 1].text:
                 rule["file"], rule["line"] = places[rule["index"] - 1]
     callers: list[dict[str, Any]] = [card["caller"] for card in shown if card["caller"] is not None]
     by_key = [caller for caller in callers if caller["kind"] == "key"]
