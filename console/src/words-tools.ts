@@ -2,7 +2,9 @@
 
 export const toolWords = {
   action: { allow: 'runs without approval', ask: 'needs approval', deny: 'denied' } as Record<string, string>,
-  actionOf: { allow: 'Runs without approval.', ask: 'It will pause: needs approval.', deny: 'The policy denies this call.' },
+  willRun: 'Runs without approval.',
+  willPause: (reason: string) => `It will pause for approval: ${reason.replace(/\.$/, '')}.`,
+  willBeDenied: (reason: string) => `The policy denies it: ${reason.replace(/\.$/, '')}.`,
   any: 'Any',
   clear: 'Clear the filters',
   allRuns: 'All runs of this tool',
@@ -45,6 +47,8 @@ export const toolWords = {
   declaredBy: { code: 'declared by your own code', operator: 'declared in the configuration', protocol: 'follows from the protocol', source: 'claimed by the source', nobody: 'unknown: nobody declared them', unknown: 'unknown: nobody declared them' },
   deprecated: 'deprecated',
   destructive: 'destructive',
+  isDestructive: 'Destructive',
+  whatItDoes: 'What it does',
   effect: 'Effect',
   effects: { pure: 'no effects', read: 'reads', write: 'writes', external: 'sends or pays', stateful: 'changes its session' } as Record<string, string>,
   elsewhere: 'Call it from elsewhere',

@@ -2,10 +2,10 @@
 
 import { infiniteQueryOptions, keepPreviousData, queryOptions } from '@tanstack/react-query';
 
-import { requestTo, send } from './client';
+import { api, body, requestTo, send } from './client';
 import type { RunExtras } from './provisional';
 import { keys } from './queries';
-import type { Run } from './types';
+import type { Outcome, Run } from './types';
 
 export type RunRow = Run & RunExtras;
 
@@ -51,3 +51,23 @@ async function listRuns(filters: RunFilters, limit: number, cursor: string | und
   const response = await send(requestTo(`/api/v1/runs?${query.toString()}`, { signal }));
   return (await response.json()) as RunPage;
 }
+
+/** The outcome of a run that has ended, where it is stored. */
+export const outcomeQuery = (id: string) =>
+  queryOptions({
+    queryKey: [...keys.run(id), 'outcome'],
+    queryFn: async ({ signal }) => {
+      const response = await send(requestTo(`/api/v1/runs/${encodeURIComponent(id)}/outcome`, { signal }));
+      return (await response.json()) as Outcome;
+    },
+    staleTime: Infinity,
+    retry: false,
+  });
+
+/** Whether the log of a run is as it was written: consecutive, and chained by hashes. */
+export const verifyQuery = (id: string) =>
+  queryOptions({
+    queryKey: [...keys.run(id), 'verify'],
+    queryFn: ({ signal }) => body(api.GET('/api/v1/runs/{run_id}/verify', { params: { path: { run_id: id } }, signal })),
+    retry: false,
+  });

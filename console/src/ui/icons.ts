@@ -54,5 +54,7 @@ export {
   UserCheck as ApprovedIcon,
   Wrench as ToolIcon,
   X as CloseIcon,
+  ZoomIn as ZoomInIcon,
+  ZoomOut as ZoomOutIcon,
 } from 'lucide-react';
 export type { LucideIcon as Icon } from 'lucide-react';

@@ -24,7 +24,7 @@ export function SafetyTab({ tool }: { tool: Tool }) {
         <span className="soft">{toolWords.declaredBy[tool.said_by]}</span>
       </>,
     ],
-    [toolWords.destructive, yesNo(tool.safety.destructive)],
+    [toolWords.isDestructive, yesNo(tool.safety.destructive)],
     [toolWords.replay, toolWords.replays[tool.replay]],
     [toolWords.touches, touches(tool)],
     [toolWords.openWorld, yesNo(tool.safety.open_world)],
@@ -61,7 +61,7 @@ export function SafetyTab({ tool }: { tool: Tool }) {
   return (
     <div className={styles.padded}>
       {tool.held && <Held held={tool.held} />}
-      <Section title={toolWords.effect} facts={facts} />
+      <Section title={toolWords.whatItDoes} facts={facts} />
       <Section title={toolWords.verdict} facts={policy} />
       <Section title={toolWords.definition} facts={definition} />
     </div>

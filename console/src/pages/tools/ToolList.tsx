@@ -114,7 +114,7 @@ function SearchField({ value, onChange, onKeyDown, tookMs, ref }: SearchFieldPro
 
 /** The two largest sources as chips, and a menu for each other property. */
 function Filters({ filters, facets, onChange }: { filters: ToolFilters; facets: ToolPage['facets']; onChange: (next: ToolFilters) => void }) {
-  const sources = Object.entries(facets.source ?? {}).filter(([name]) => name !== 'null');
+  const sources = Object.entries(facets.source ?? {}).filter(([name]) => name !== '' && name !== 'null');
   const largest = sources.slice(0, SHOWN_SOURCES);
   const isShown = filters.source === undefined || largest.some(([name]) => name === filters.source);
   return (
@@ -155,7 +155,7 @@ interface FacetProps {
 }
 
 function Facet({ label, counts, value, onChange, wordOf = visible }: FacetProps) {
-  const entries = Object.entries(counts ?? {}).filter(([name]) => name !== 'null');
+  const entries = Object.entries(counts ?? {}).filter(([name]) => name !== '' && name !== 'null');
   if (entries.length === 0 && value === '') return null;
   const options = [
     { value: '', label: value === '' ? label : toolWords.any },

@@ -114,7 +114,8 @@ function useVerdict(tool: Tool, argumentsText: string, valid: boolean): string {
   const explains = me.server.features.includes('policy');
   const explained = useQuery(explainQuery(tool.name, rested, explains && valid && me.scopes.includes('call'))).data;
   const { action, reason } = explained ?? tool.verdict;
-  return action === 'allow' ? toolWords.actionOf.allow : `${toolWords.actionOf[action]} ${reason}`;
+  if (action === 'allow') return toolWords.willRun;
+  return action === 'ask' ? toolWords.willPause(reason) : toolWords.willBeDenied(reason);
 }
 
 function useRested(text: string): string {
