@@ -187,6 +187,7 @@ export const words = {
     butNotAsker: 'but not the requester',
     youCan: 'You can.',
     youCannot: 'You cannot answer:',
+    youCanDeny: 'You can only deny this call:',
     whyNot: {
       no_scope: 'this needs the scope answer.',
       not_named: 'only the people above can.',

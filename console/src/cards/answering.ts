@@ -11,6 +11,11 @@ export function mayAnswer(card: Card, me: Me): boolean {
   return whyNot(card, me) === undefined;
 }
 
+/** Why this person can only deny an open card; undefined if they can answer it in other ways, or not at all. */
+export function whyOnlyDeny({ viewer }: Card): string | undefined {
+  return viewer?.may.join() === 'deny' ? (viewer.why_not ?? undefined) : undefined;
+}
+
 /** Why this person cannot answer a card; undefined if they can. */
 export function whyNot(card: Card, me: Me): WhyNot | undefined {
   if (card.kind === 'restart') return 'nobody';

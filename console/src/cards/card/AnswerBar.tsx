@@ -4,6 +4,7 @@ import { useMe } from '../../api/session';
 import type { Answer, Card } from '../../api/types';
 import { useNow } from '../../format/clock';
 import { Button } from '../../ui/Button';
+import { Foreign } from '../../ui/Foreign';
 import { CloseIcon, DoneIcon, PassOnIcon, WritesIcon } from '../../ui/icons';
 import { usePhone } from '../../ui/media';
 import { words } from '../../words';
@@ -54,7 +55,7 @@ export function AnswerBar({ card, open, quiet, onEdit, onNext, ref }: AnswerBarP
     return (
       <footer ref={ref} className={styles.foot}>
         <p className="soft">
-          {words.cards.youCannot} {card.viewer?.why_not ?? (not && words.cards.whyNot[not])}
+          {words.cards.youCannot} {card.viewer?.why_not ? <Foreign text={card.viewer.why_not} /> : not && words.cards.whyNot[not]}
         </p>
       </footer>
     );

@@ -30,7 +30,9 @@ export default function EditForm({ card, onClose }: { card: Card; onClose: () =>
   const frozen = card.status !== 'open' || isBusy(phase) || phase.at === 'elsewhere';
   const issues = phase.at === 'refused' ? phase.problem.errors.map(parseIssue) : [];
 
-  useEffect(() => form.current?.scrollIntoView({ block: 'start', behavior: 'smooth' }), []);
+  useEffect(() => {
+    form.current?.scrollIntoView({ block: 'start', behavior: 'smooth' }); // Gives a promise in newer browsers.
+  }, []);
   useKeys({ Escape: onClose });
 
   function change(next: Json) {

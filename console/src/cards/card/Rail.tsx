@@ -26,7 +26,7 @@ import {
 import { Age } from '../../ui/Time';
 import { ToolName } from '../../ui/ToolName';
 import { words } from '../../words';
-import { whyNot } from '../answering';
+import { whyNot, whyOnlyDeny } from '../answering';
 import { shortUser } from '../kinds';
 import styles from './card.module.css';
 import { ArgumentTable } from './Details';
@@ -156,6 +156,7 @@ function Fact({ name, children }: { name: string; children: ReactNode }) {
 function WhoMayAnswer({ card }: { card: Card }) {
   const me = useMe();
   const not = card.viewer ? undefined : whyNot(card, me);
+  const onlyDeny = whyOnlyDeny(card);
   const may = card.viewer ? card.viewer.may.length > 0 : not === undefined;
   return (
     <section>
@@ -164,8 +165,13 @@ function WhoMayAnswer({ card }: { card: Card }) {
         {card.answerers ? <Foreign text={card.answerers.join(', ')} /> : words.cards.anybody}
         {card.four_eyes && `, ${words.cards.butNotAsker}`}
         {'. '}
-        {card.status === 'open' && may && <span className="ok-ink medium">{words.cards.youCan}</span>}
+        {card.status === 'open' && may && onlyDeny === undefined && <span className="ok-ink medium">{words.cards.youCan}</span>}
       </p>
+      {card.status === 'open' && onlyDeny !== undefined && (
+        <p>
+          {words.cards.youCanDeny} <Foreign text={onlyDeny} />
+        </p>
+      )}
       {card.passed_on.map((one) => (
         <p key={one.at} className="soft">
           <Foreign text={words.cards.passedOnBy(one.by, one.to)} /> {one.note && <Foreign text={`“${one.note}”`} />}

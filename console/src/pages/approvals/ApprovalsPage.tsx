@@ -1,5 +1,6 @@
 import { useQuery } from '@tanstack/react-query';
-import { useNavigate, useParams } from '@tanstack/react-router';
+import { useNavigate, useParams, useSearch } from '@tanstack/react-router';
+import { useState } from 'react';
 
 import { cardQuery } from '../../api/queries';
 import { Card } from '../../cards/card/Card';
@@ -19,7 +20,8 @@ export default function ApprovalsPage() {
   const desktop = useDesktop();
   const navigate = useNavigate();
   const lists = useCardLists();
-  const shown = id ?? (desktop ? lists.shown[0]?.id : undefined);
+  const first = useFirst(lists.shown[0]?.id);
+  const shown = id ?? (desktop ? first : undefined);
   const at = lists.shown.findIndex((card) => card.id === shown);
 
   function open(next: string | undefined) {
@@ -34,7 +36,11 @@ export default function ApprovalsPage() {
 
   return (
     <div className={classes(styles.split, !desktop && styles.alone)}>
-      {(desktop || id === undefined) && <CardList lists={lists} selected={shown} />}
+      {desktop || id === undefined ? (
+        <CardList lists={lists} selected={shown} />
+      ) : (
+        <h1 className="visually-hidden">{words.shell.pages.approvals}</h1>
+      )}
       {shown !== undefined ? (
         <ShownCard
           key={shown}
@@ -49,6 +55,17 @@ export default function ApprovalsPage() {
       )}
     </div>
   );
+}
+
+/** The first card of the list when there was one: it stays when it is answered, so that its result can be read. */
+function useFirst(first: string | undefined): string | undefined {
+  const search = JSON.stringify(useSearch({ strict: false }));
+  const [kept, setKept] = useState({ search, first });
+  if (kept.search !== search || kept.first === undefined) {
+    if (kept.search !== search || first !== undefined) setKept({ search, first });
+    return first;
+  }
+  return kept.first;
 }
 
 interface ShownCardProps {
