@@ -1,0 +1,63 @@
+"""A gateway with the built console, and people who visit it; whatever a page complains about fails the test."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, expect
+
+from tests.browser.conftest import PATIENCE_MS
+from tests.browser.console.desk import Desk, open_desk
+from tests.browser.console.visitor import ConsoleVisitor
+
+FIGURES: list[str] = []
+Guest = Callable[..., Any]
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+    async with open_desk(tmp_path) as desk:
+        yield desk
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def guest(chromium: Browser) -> AsyncIterator[Guest]:
+    """Makes visitors, each with a browser of their own; in the end none of them may have a complaint."""
+    visitors: list[ConsoleVisitor] = []
+    async with AsyncExitStack() as leaving:
+
+        async def come(home: str, **settings: Any) -> ConsoleVisitor:
+            context = await chromium.new_context(**{"reduced_motion": "reduce", **settings})
+            leaving.push_async_callback(context.close)
+            context.set_default_timeout(PATIENCE_MS)
+            visitors.append(visitor := ConsoleVisitor(context, home))
+            await visitor.watch()
+            return visitor
+
+        expect.set_options(timeout=PATIENCE_MS)
+        yield come
+        expect.set_options(timeout=5_000)
+        complaints = [text for visitor in visitors for text in visitor.complaints]
+    assert complaints == []
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def ann(desk: Desk, guest: Guest) -> ConsoleVisitor:
+    """The operator at a desk."""
+    visitor: ConsoleVisitor = await guest(desk.url, viewport={"width": 1440, "height": 900})
+    return visitor
+
+
+@pytest.fixture
+def figure() -> Callable[[str], None]:
+    """Keeps a measurement, which is printed below the tests."""
+    return FIGURES.append
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for text in FIGURES:
+        terminalreporter.write_line(f"console: {text}")
