@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import httpx2
 
 from toolpost import Settings, Toolbox, tool
+from toolpost.configuration.loading import for_gateway, load_settings
 from toolpost.contracts.callers import CallerScope
 from toolpost.contracts.principal import Principal
 from toolpost.gateway.access import Callers
@@ -59,13 +60,18 @@ async def served(
     *,
     sinks: Sequence[Any] = (),
     place: WorkerPlace | None = None,
+    config: Path | None = None,
     **settings: Any,
 ) -> AsyncIterator[Served]:
-    """Serve these tools for as long as the test needs; as one of several workers, where it has a `place`."""
+    """Serve these tools for as long as the test needs; as one of several workers, where it has a `place`.
+
+    With a `config`, the settings are those of this file, which has the `data_dir` of the folder.
+    """
     relay, feed = ProgressRelay(), EventFeed()
     with listen("127.0.0.1", 0) as socket, ExitStack() as closing:
         url = f"http://127.0.0.1:{socket.getsockname()[1]}"
-        opened = Toolbox(tools=tools, settings=Settings(data_dir=folder, **settings), sinks=[relay, *sinks])
+        given = Settings(data_dir=folder, **settings) if config is None else for_gateway(load_settings(config))
+        opened = Toolbox(tools=tools, settings=given, sinks=[relay, *sinks])
         run = None if place is None else Path(place.folder).name
         async with opened as box, open_callers(box, folder, OPERATOR, host="127.0.0.1", gateway=run) as callers:
             own = () if place is None else (closing.enter_context(listen_unix(place.socket_of(place.number))),)

@@ -709,7 +709,7 @@ async def test_wrong_requests_are_problems_that_say_what_is_wrong(gate: Served) 
             await http.post("/api/v1/calls", json={"tool": "add"}, headers={"Idempotency-Key": "k" * 256}),
             400,
         ),
-        "parameter": (await http.get("/api/v1/runs", params={"user": "x"}), 400),
+        "parameter": (await http.get("/api/v1/runs", params={"users": "x"}), 400),
         "limit": (await http.get("/api/v1/runs", params={"limit": "1e3"}), 400),
         "twice": (await http.get("/api/v1/runs?limit=1&limit=2"), 400),
         "path": (await http.get("/api/v1/nothing"), 404),

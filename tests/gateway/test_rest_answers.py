@@ -12,7 +12,8 @@ from tests.gateway.serving import Served, add, drop, served
 from toolpost import tool
 from toolpost.schema.json_values import is_array, is_object
 
-JSON_ANSWERS_NOT_TRIED = {"accept_definition", "start_sign_in", "finish_sign_in"}  # of a lock, and of an issuer
+# Of a lock, of an issuer, and of a configuration file.
+JSON_ANSWERS_NOT_TRIED = {"accept_definition", "start_sign_in", "finish_sign_in", "change_source"}
 SOURCE = {"name": "more", "transport": "python", "connection": "tests.gateway.serving"}
 
 
@@ -69,6 +70,27 @@ class Answers:
                 yield from self._unknown(part, properties.get(name, others), f"{where}.{name}")
 
 
+async def ask_settings(answers: Answers) -> None:
+    ask = answers.ask
+    await ask("GET", "/collections")
+    await ask("GET", "/tags")
+    await ask("POST", "/policy/explain", json={"tool": "drop", "arguments": {"name": "t"}})
+    await ask("GET", "/policy")
+    await ask("POST", "/keys", json={"name": "bot", "scopes": ["call"]})
+    await ask("GET", "/keys")
+    await ask("GET", "/about")
+
+
+async def ask_sources(answers: Answers) -> None:
+    ask = answers.ask
+    await ask("GET", "/sources/more/log")
+    await ask("GET", "/presets")
+    await ask("POST", "/sources/plan", json={"what": "github"})
+    await ask("POST", "/sources/try", json={"source": {**SOURCE, "name": "tried"}})
+    await ask("POST", "/sources/detect", json={"what": "http://127.0.0.1:9"})
+    await ask("POST", "/sources/import", json={"file": '{"mcpServers": {"a": {"command": "npx"}}}'})
+
+
 async def test_every_field_of_an_answer_is_in_the_document(tmp_path: Path) -> None:
     async with served(tmp_path / "data", [add, drop, wait]) as gate:
         document = (await gate.http.get("/openapi.json")).json()
@@ -76,13 +98,7 @@ async def test_every_field_of_an_answer_is_in_the_document(tmp_path: Path) -> No
         ask = answers.ask
         await ask("GET", "/tools")
         await ask("GET", "/tools?q=add&view=summary&facets=source,tag")
-        await ask("GET", "/collections")
-        await ask("GET", "/tags")
-        await ask("POST", "/policy/explain", json={"tool": "drop", "arguments": {"name": "t"}})
-        await ask("GET", "/policy")
-        await ask("POST", "/keys", json={"name": "bot", "scopes": ["call"]})
-        await ask("GET", "/keys")
-        await ask("GET", "/about")
+        await ask_settings(answers)
         await ask("GET", "/tools/add")
         for arguments in ({"a": 1, "b": 2}, {"a": "x"}):  # completed, and failed
             await ask("POST", "/calls", json={"tool": "add", "arguments": arguments})
@@ -118,6 +134,7 @@ async def test_every_field_of_an_answer_is_in_the_document(tmp_path: Path) -> No
         await ask("POST", "/sources", json=SOURCE)
         await ask("GET", "/sources")
         await ask("GET", "/sources/more")
+        await ask_sources(answers)
         await ask("POST", "/sources/more/reload")
 
     with_json = {

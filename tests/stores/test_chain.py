@@ -192,10 +192,17 @@ async def test_a_forged_run_is_found(tmp_path: Path) -> None:
     problems = await tampered(
         tmp_path,
         "INSERT INTO segments SELECT last_id + 100, run + 100, seq, call_id, user, tool_name, correlation_id, events,"
-        f" hash, NULL FROM segments {FIRST}",
+        f" hash, NULL, codes, first_at, last_at FROM segments {FIRST}",
     )
 
     assert problems == ["run number 102: it has no record, but 1 row of events"]
+
+
+@pytest.mark.parametrize("change", ["codes = '400'", "first_at = first_at + 1", "last_at = 0"])
+async def test_an_event_that_filters_would_miss_is_found(tmp_path: Path, change: str) -> None:
+    problems = await tampered(tmp_path, f"UPDATE segments SET {change} {FIRST}")
+
+    assert problems == [f"{OF_B}the columns that filters use for event 1 were changed"]
 
 
 async def test_a_run_put_back_to_how_it_was_with_all_its_records_is_found(tmp_path: Path) -> None:

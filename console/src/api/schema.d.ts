@@ -164,8 +164,25 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Show a run with its events and artifacts */
+        /** Show a run with its artifacts and, unless `log` is `no`, its first 10,000 events */
         get: operations["show_run"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/runs/{run_id}/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List the events of a run, oldest first; `next` is the `after` of the next page */
+        get: operations["list_run_events"];
         put?: never;
         post?: never;
         delete?: never;
@@ -440,6 +457,43 @@ export interface paths {
         };
         /** Read an artifact, or a range of its bytes */
         get: operations["read_artifact"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/artifacts/{artifact_id}/link": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Create a link that downloads an artifact once, within a minute */
+        post: operations["link_artifact"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/downloads": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Download an artifact with the token of a link
+         * @description Needs no bearer.
+         */
+        get: operations["download_artifact"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1030,8 +1084,37 @@ export interface components {
             updated_at: number;
             events: number;
             call_id: string;
+            /** @description The caller of the gateway, such as `key:ID` */
+            caller: string | null;
+            /** @description The source in the name of the tool */
+            source: string | null;
+            error_code: string | null;
+            /** @description From the first to the last event */
+            duration_ms: number;
+            /** @description The part of it in which the run was running */
+            work_ms: number;
+            /** @description The part of it in which the run was paused */
+            waited_ms: number;
+            pending_ids: string[];
+            /** @description The last report of an open run */
+            progress: {
+                text: string | null;
+                fraction: number | null;
+            } | null;
+            /** @description The run that the correlation ID of its first call names */
+            parent_run: string | null;
+            /**
+             * @description Whether its outcome is stored; null while the run is open
+             * @enum {unknown}
+             */
+            result?: "kept" | "not kept" | null;
             log?: components["schemas"]["Event"][];
             artifacts?: components["schemas"]["Artifact"][];
+        };
+        EventPage: {
+            items: components["schemas"]["Event"][];
+            /** @description The event ID from which the next page continues */
+            next: number | null;
         };
         /** @description Metrics over time; durations are milliseconds, within 5 %, and null without values */
         Series: {
@@ -1654,10 +1737,26 @@ export interface components {
             /** @enum {unknown} */
             state: "up" | "connecting" | "down" | "idle";
         };
+        DownloadLink: {
+            /** @description Downloads the artifact once, without a bearer */
+            url: string;
+            /** @description Unix time in seconds */
+            expires_at: number;
+        };
         Stats: {
             tools: number;
             by_category: {
                 [key: string]: number;
+            };
+            /** @description The start of this worker, in Unix time */
+            since: number;
+            /** @description Percentiles per tool in milliseconds, since the hour of `since`, of all processes */
+            durations: {
+                [key: string]: {
+                    p50: number | null;
+                    p95: number | null;
+                    p99: number | null;
+                };
             };
             calls: {
                 [key: string]: {
@@ -2540,6 +2639,14 @@ export interface operations {
     list_runs: {
         parameters: {
             query?: {
+                status?: "running" | "paused" | "completed" | "failed";
+                tool?: string;
+                source?: string;
+                user?: string;
+                since?: number;
+                until?: number;
+                q?: string;
+                total?: "yes" | "no";
                 limit?: number;
                 cursor?: string;
             };
@@ -2558,6 +2665,8 @@ export interface operations {
                     "application/json": {
                         items: components["schemas"]["Run"][];
                         next: string | null;
+                        /** @description How many match; null unless it was requested */
+                        total: number | null;
                     };
                 };
             };
@@ -2601,7 +2710,9 @@ export interface operations {
     };
     show_run: {
         parameters: {
-            query?: never;
+            query?: {
+                log?: "yes" | "no";
+            };
             header?: never;
             path: {
                 run_id: string;
@@ -2617,6 +2728,77 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Run"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_run_events: {
+        parameters: {
+            query?: {
+                after?: number;
+                limit?: number;
+                type?: string;
+            };
+            header?: never;
+            path: {
+                run_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EventPage"];
                 };
             };
             /** @description Bad Request */
@@ -4017,6 +4199,149 @@ export interface operations {
             };
             /** @description Requested Range Not Satisfiable */
             416: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    link_artifact: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                artifact_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DownloadLink"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    download_artifact: {
+        parameters: {
+            query?: {
+                token?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "*/*": string;
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Gone */
+            410: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -94,31 +94,47 @@ def cut_source(text: str, name: str) -> tuple[str, str]:
 
 def mark_trusted(path: Path, name: str, *, environ: Mapping[str, str]) -> None:
     """Write `trust: true` for one source of the file; ConfigError when that would change anything else."""
-    target = path.resolve()
-    after = _with_trust(_read(target), name)
-    if after is None:
+    if _value(_source_node(_read(path.resolve()), name), "trust") is not None:  # a person has decided
         raise ConfigError(f"trust: true cannot be added safely to {name!r} in {path.name}; add the line below its name")
-    with _draft(target, after) as draft:
-        _check_draft(draft, target, environ)
+    set_source_flags(path, name, {"trust": True}, environ=environ)
+
+
+def set_source_flags(path: Path, name: str, flags: Mapping[str, bool], *, environ: Mapping[str, str]) -> Settings:
+    """Write flags of one source, such as `enabled`; ConfigError when that would change anything else."""
+    target = path.resolve()
+    after: str | None = _read(target)
+    for key, value in flags.items():
+        after = None if after is None else _with_flag(after, name, key, value=value)
+        if after is None:
+            line = f"{key}: {json.dumps(value)}"
+            raise ConfigError(f"{line} cannot be added safely to {name!r} in {path.name}; add the line below its name")
+    with _draft(target, after or "") as draft:
+        settings = _check_draft(draft, target, environ)
         _replace(draft, target)
+    return settings
 
 
-def _with_trust(text: str, name: str) -> str | None:
-    """Return the text with `trust: true` for the source; None when that would change anything else."""
+def _with_flag(text: str, name: str, key: str, *, value: bool) -> str | None:
+    """Return the text with a flag for the source; None when that would change anything else."""
     where, node, number = _entry(text, name)
-    (key, value), (_, last) = node.value[number].value[0], node.value[number].value[-1]
-    if node.value[number].flow_style:
-        word = '"trust"' if text[key.start_mark.index] == '"' else "trust"
-        place, piece = last.end_mark.index, f", {word}: true"
+    entry, word = node.value[number], json.dumps(value)
+    written = _value(entry, key)
+    if written is not None:
+        after = text[: written.start_mark.index] + word + text[written.end_mark.index :]
     else:
-        place = text.find("\n", value.end_mark.index)
-        place, piece = (len(text) if place < 0 else place), f"\n{' ' * key.start_mark.column}trust: true"
-    after = text[:place] + piece + text[place:]
+        (first, first_value), (_, last) = entry.value[0], entry.value[-1]
+        if entry.flow_style:
+            quoted = f'"{key}"' if text[first.start_mark.index] == '"' else key
+            place, piece = last.end_mark.index, f", {quoted}: {word}"
+        else:
+            place = text.find("\n", first_value.end_mark.index)
+            place, piece = (len(text) if place < 0 else place), f"\n{' ' * first.start_mark.column}{key}: {word}"
+        after = text[:place] + piece + text[place:]
     expected = yaml.safe_load(text)
     entries = expected
     for step in where:
         entries = entries[step]
-    entries[number]["trust"] = True
+    entries[number][key] = value
     try:
         return after if yaml.safe_load(after) == expected else None
     except yaml.YAMLError:
@@ -229,6 +245,12 @@ def _entry(text: str, name: str) -> tuple[tuple[str, ...], yaml.SequenceNode, in
                 return where, node, number
     hint = did_you_mean(name, names) or f"there are: {', '.join(filter(None, names)) or 'none'}"
     raise ConfigError(f"there is no source {name!r} in the file; {hint}", code="source_not_found")
+
+
+def _source_node(text: str, name: str) -> yaml.Node:
+    _, node, number = _entry(text, name)
+    entry: yaml.Node = node.value[number]
+    return entry
 
 
 def _value(node: yaml.Node | None, key: str) -> yaml.Node | None:

@@ -228,7 +228,7 @@ def _secrets(source: ExternalToolConfig) -> set[str]:
 def _resolve_paths(settings: Settings, folder: Path) -> Settings:
     data_dir = None if settings.data_dir is None else _absolute(settings.data_dir, folder)
     lock = None if settings.lock is None else _absolute(settings.lock, folder)
-    sources = [_resolve_source_paths(source, folder) for source in settings.sources]
+    sources = [resolve_source_paths(source, folder) for source in settings.sources]
     tools = _resolve_tool_paths(settings.tools, folder)
     changes: dict[str, Any] = {"data_dir": data_dir, "lock": lock, "sources": sources, "tools": tools}
     if "builtins" not in settings.model_fields_set:
@@ -236,7 +236,8 @@ def _resolve_paths(settings: Settings, folder: Path) -> Settings:
     return settings.model_copy(update=changes)
 
 
-def _resolve_source_paths(source: ExternalToolConfig, folder: Path) -> ExternalToolConfig:
+def resolve_source_paths(source: ExternalToolConfig, folder: Path) -> ExternalToolConfig:
+    """Return a source with its paths relative to `folder` made absolute."""
     paths = {"cwd": source.cwd, "env_file": source.env_file}
     changes = {key: str(_absolute(path, folder)) for key, path in paths.items() if path is not None}
     changed = source.model_copy(update=changes)

@@ -10,6 +10,7 @@ import re
 import shlex
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -343,6 +344,34 @@ def unsupported_target(what: Sequence[str]) -> ToolError | None:
 def is_file_source(source: ExternalToolConfig) -> bool:
     """Return whether the source is, or is described by, a local file; it starts no program."""
     return "file" in describe_transport(source.transport).forms and not is_http_url(source.connection)
+
+
+def runs_code(source: ExternalToolConfig) -> bool:
+    """Return whether a source starts programs on this machine, or runs code of this machine."""
+    transport = describe_transport(source.transport)
+    if transport.starts_program(source) or "module" in transport.forms:
+        return True
+    # The manual of a utcp source may describe commands; those of a remote one are not run.
+    return source.transport == TransportType.UTCP and not is_http_url(source.connection)
+
+
+def literal_secrets_of(source: ExternalToolConfig, environ: Mapping[str, str]) -> list[Variable]:
+    """Return the secrets that are written in a source instead of references, without their values."""
+    extractor, name = SecretExtractor(environ), source.name
+    for key, value in source.env.items():
+        extractor.env(name, key, value)
+    for key, value in source.headers.items():
+        extractor.header(name, key, value)
+    if is_http_url(source.connection):
+        extractor.login(name, source.connection)
+        extractor.url(name, source.connection)
+    else:
+        with suppress(ValueError):
+            extractor.words(name, shlex.split(source.connection))
+    for key, value in (*source.auth_config.items(), *source.options.items()):
+        if isinstance(value, str) and not value.startswith("env:"):
+            extractor.env(name, key, value)
+    return [Variable(name=variable.name, stands_for=variable.stands_for) for variable in extractor.variables]
 
 
 def mcp_transport(source: ExternalToolConfig) -> str:

@@ -63,6 +63,11 @@ class Caller(NamedTuple):
         return credential == OPERATOR_ID or is_admin
 
     @property
+    def has_operator_token(self) -> bool:
+        """Whether the caller has the token of the data folder, or a console session that was opened with it."""
+        return OPERATOR_ID in (self.id, self.credential)
+
+    @property
     def is_session(self) -> bool:
         """Whether the bearer is a console session, which a person opened."""
         return self.id.startswith(SESSION_ID)

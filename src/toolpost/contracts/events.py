@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
+from fnmatch import fnmatchcase
 from typing import Any
 
 from msgspec import Struct, field
 
+from toolpost.contracts.nearest_names import nearest
 from toolpost.contracts.records import represent
 
 # In the payload of a call's last event: whether its journal entry was written.
@@ -69,6 +71,28 @@ class EventCode(IntEnum):
     SESSION_CREATED = 496
     SESSION_ENDED = 497
     TICKET_REFUSED = 498
+
+
+_PROGRESS = "PROGRESS"  # progress of tools shares a code with that of subagents, but users search for another word
+EVENT_TYPES: Mapping[str, EventCode] = {code.name: code for code in EventCode} | {_PROGRESS: EventCode.SUBAGENT_ACTION}
+
+
+def parse_event_types(texts: Iterable[str]) -> frozenset[EventCode]:
+    """Return the codes of event types: names, `*` patterns of names such as `TOOL_CALL_*`, or numbers.
+
+    Raise ValueError for a type that does not exist.
+    """
+    found: set[EventCode] = set()
+    for text in texts:
+        name = text.strip().upper().replace("-", "_")
+        codes = {code for known, code in EVENT_TYPES.items() if fnmatchcase(known, name) or name == str(int(code))}
+        if not codes:
+            near = nearest(name, EVENT_TYPES)
+            hint = f"did you mean {near}?" if near else f"they are {', '.join(sorted(EVENT_TYPES))}"
+            msg = f"{text!r} is not an event type; {hint}"
+            raise ValueError(msg)
+        found |= codes
+    return frozenset(found)
 
 
 # The garbage collector does not track these structs: a log contains many, and none is part of a reference cycle.
@@ -237,9 +261,15 @@ class EventFilter(Struct, frozen=True, kw_only=True):
 
 
 class RunFilter(Struct, frozen=True, kw_only=True):
-    """Filter of runs by tool, as in EventFilter, by user, by a caller of the gateway, by start time, and by status."""
+    """Filter of runs by tool, as in EventFilter, by user, by a caller of the gateway, by start time, and by status.
+
+    `source` is the first part of the name of the tool. `q` is a text that the run id, the tool or the user contains, in
+    any case.
+    """
 
     tool: str | None = None
+    source: str | None = None
+    q: str | None = None
     user: str | None = None
     caller: str | None = None
     since: float | None = None
@@ -263,6 +293,30 @@ class RunSummary(Struct, frozen=True, kw_only=True):
     def to_dict(self) -> dict[str, Any]:
         """Return the summary as JSON data."""
         return {name: getattr(self, name) for name in self.__struct_fields__}
+
+
+class RunDetails(Struct, frozen=True, kw_only=True):
+    """Details of a run, from its events.
+
+    `duration_ms` is the time from its first to its last event: `work_ms` while it was running, `waited_ms` while it
+    was paused, and the rest between two calls. `caller` is the gateway's caller, and `parent_run` the run that the
+    correlation id of its first call names. `progress` is the last report of an open run.
+    """
+
+    caller: str | None
+    source: str | None
+    error_code: str | None
+    duration_ms: float
+    work_ms: float
+    waited_ms: float
+    pending_ids: tuple[str, ...]
+    progress: Mapping[str, Any] | None
+    parent_run: str | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the details as JSON data."""
+        fields = {name: getattr(self, name) for name in self.__struct_fields__}
+        return {**fields, "pending_ids": list(self.pending_ids)}
 
 
 class RemoteBinding(Struct, frozen=True, kw_only=True):

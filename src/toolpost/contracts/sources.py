@@ -116,6 +116,16 @@ class RecallingSource(ToolSource, Protocol):
 
 
 @runtime_checkable
+class ProcessSource(ToolSource, Protocol):
+    """A source that starts processes."""
+
+    @property
+    def stderr_tail(self) -> str:
+        """The end of what its processes wrote to stderr, with the secrets of the source masked."""
+        ...
+
+
+@runtime_checkable
 class HoldingSource(ToolSource, Protocol):
     """A source that may hold a call open while it waits for an answer."""
 

@@ -17,6 +17,7 @@ from toolpost.contracts.events import (
     EventCode,
     EventFilter,
     RemoteBinding,
+    RunDetails,
     RunEvent,
     RunFilter,
     RunSummary,
@@ -165,11 +166,15 @@ class EventLog(EventSink, Protocol):
         tenant: str | None = None,
         run_id: str | None = None,
         after: int = 0,
+        before: int | None = None,
         limit: int = 1000,
         only: EventFilter | None = None,
         newest: bool = False,
     ) -> list[StoredEvent]:
-        """Return events with a position above `after`, in commit order; with `newest` the last `limit` of them."""
+        """Return events with a position above `after` and below `before`, in commit order.
+
+        With `newest`, the last `limit` of them.
+        """
         ...
 
     async def wait(self, after: int, *, timeout_s: float, run: tuple[str, str] | None = None) -> int:
@@ -192,6 +197,14 @@ class EventLog(EventSink, Protocol):
 
         With `before`, only runs that began before the tenant's run of this id.
         """
+        ...
+
+    async def count_runs(self, *, tenant: str | None = None, only: RunFilter | None = None) -> int:
+        """Return the number of runs that `runs` lists without a limit."""
+        ...
+
+    async def run_details(self, runs: Sequence[RunSummary]) -> list[RunDetails]:
+        """Return the details of each run, from its events."""
         ...
 
     async def run(self, run_id: str, *, tenant: str | None = None) -> RunSummary | None:

@@ -80,6 +80,11 @@ class CallGuards:
             self._upstreams[group] = (entry.source, upstream)
         return upstream
 
+    def breaker(self, source: str) -> CircuitBreaker | None:
+        """Return the breaker of a source, if one of its tools was called."""
+        upstream = self._upstreams.get(source, (None, None))[1]
+        return None if upstream is None else upstream.breaker
+
     def hosts(self, spec: ToolSpec) -> HostUpstreams | None:
         """Return the upstreams of a tool that takes a URL; they outlive its runtime."""
         argument, name = spec.host_argument, spec.name

@@ -52,6 +52,13 @@ class CircuitBreaker:
             return "closed"
         return "half_open" if self._clock() - self._opened_at >= self.cooldown_s else "open"
 
+    @property
+    def retry_in_s(self) -> float | None:
+        """Seconds until the next call is admitted; None if the breaker is closed."""
+        if self._opened_at is None:
+            return None
+        return max(0.0, self._opened_at + self.cooldown_s - self._clock())
+
     def admit(self, tool_name: str) -> None:
         """Admit a call, or raise ToolCircuitOpenError."""
         if self._opened_at is None:

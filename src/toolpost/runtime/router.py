@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from toolpost.runtime.attempt import InFlightCalls
     from toolpost.runtime.event_emitter import EventEmitter
     from toolpost.runtime.guards import Upstream
+    from toolpost.runtime.resilience import CircuitBreaker
 
 _tool_log = logging.getLogger("toolpost.tools")
 _DEADLINE_SHARE = 0.98  # a call fails with the error of a source that does not connect, not with that of its deadline
@@ -573,6 +574,10 @@ class ToolRouter:
     def policy(self) -> Policy:
         """The policy of calls that begin now."""
         return self._runtimes.guards.policy
+
+    def breaker(self, source: str) -> CircuitBreaker | None:
+        """Return the circuit breaker of a source, if one of its tools was called."""
+        return self._runtimes.guards.breaker(source)
 
     def set_policy(self, policy: Policy) -> None:
         """Apply another policy to calls that begin from now on; running calls keep their verdicts."""

@@ -69,7 +69,7 @@ class RunHead(Struct, gc=False):
 
     def append(
         self, call: CallRef, rendered: RenderedEvents, last_id: int, key: LogKey
-    ) -> tuple[int, int, int, str, str, str, str, str, bytearray]:
+    ) -> tuple[int, int, int, str, str, str, str, str, bytearray, str, float, float]:
         """Number and chain events of one call; return the columns of their segment.
 
         Raises TypeError, without a change, if an id cannot be encoded.
@@ -82,7 +82,9 @@ class RunHead(Struct, gc=False):
         self.updated_at = finite_time(rendered.events[-1].at)
         self._follow(rendered.codes, call_id)
         # A bytearray, because sqlite3 searches adapters for bytes, which takes longer than inserting them.
-        return last_id, self.nr, first, call_id, user, tool_name, correlation_id, text.decode(), bytearray(chained)
+        names_and_text = (call_id, user, tool_name, correlation_id, text.decode(), bytearray(chained))
+        first_at = finite_time(rendered.events[0].at)
+        return last_id, self.nr, first, *names_and_text, join_codes(rendered.codes), first_at, self.updated_at
 
     def update_status(self, code: int, call_id: str) -> None:
         """Update the status after an event."""
@@ -137,6 +139,12 @@ class RunHead(Struct, gc=False):
             events=self.seq,
             call_id=self.root_call,
         )
+
+
+@lru_cache(maxsize=1024)
+def join_codes(codes: tuple[int, ...]) -> str:
+    """Return the different codes of events, in order."""
+    return " ".join(map(str, sorted(set(codes))))
 
 
 @lru_cache(maxsize=1024)  # nearly all calls have one of a few sequences

@@ -210,6 +210,8 @@ class ManagedSource:
         self.fault: ToolError | None = None
         self.failures = 0
         self.retry_at = 0.0
+        self.changed_at = time.time()  # when it came up or went down
+        self.last_error_at: float | None = None
         self.listed = False  # the source has listed tools, and may wait for the sources before it
         self.filled = asyncio.Event()
         self.filling = asyncio.Lock()  # serializes listings
@@ -235,6 +237,7 @@ class ManagedSource:
         """Record why connecting failed, and back off exponentially."""
         fault.conceal(redactor.message)
         self.fault, self.error, self.answered = fault, str(fault), True
+        self.note_state(is_up=False)
         self.failures += 1
         backoff_s = min(self._LONGEST_RETRY_S, self._FIRST_RETRY_S * 2.0 ** (self.failures - 1))
         self.retry_at = time.monotonic() + backoff_s
@@ -242,7 +245,14 @@ class ManagedSource:
     def mark_up(self) -> None:
         """Clear the error and the backoff; the tools are now those that the source listed."""
         self.is_placeholder = False
+        if self.error is not None or not self.answered:
+            self.note_state(is_up=True)
         self.fault, self.error, self.failures, self.answered = None, None, 0, True
+
+    def note_state(self, *, is_up: bool) -> None:
+        """Record when the source came up or went down."""
+        self.changed_at = time.time()
+        self.last_error_at = self.last_error_at if is_up else self.changed_at
 
     @property
     def can_retry(self) -> bool:

@@ -44,9 +44,11 @@ class SourceMonitor:
 
     def state_changed(self, source: ToolSource, state: SourceHealth) -> None:
         """Emit an event: a source came up or went down. A source that tries again may report the same failure."""
-        detail = self._redactor.redact(state.detail)
-        if self._index.source(source.name) is source and self._reported.get(source.name) != (state.state, detail):
-            self.report(source.name, state.state, detail)
+        detail, managed = self._redactor.redact(state.detail), self._index.by_name.get(source.name)
+        if managed is None or managed.source is not source or self._reported.get(source.name) == (state.state, detail):
+            return
+        managed.note_state(is_up=state.state == "up")
+        self.report(source.name, state.state, detail)
 
     def report(self, name: str, state: str, detail: str) -> None:
         """Emit an event with the state of a source, also if it is the state that was reported before."""

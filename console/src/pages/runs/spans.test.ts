@@ -30,7 +30,7 @@ describe('a recorded run with nested, parallel, retried and paused calls', () =>
     const [flaky] = named('shop.flaky');
     expect(kinds(flaky)).toEqual(['checks', 'failed', 'wait', 'failed', 'wait', 'run']);
     expect(flaky?.retries).toBe(2);
-    expect(flaky?.segments[0]?.code).toBe('connection_failed');
+    expect(flaky?.segments[1]?.code).toBe('connection_failed');
   });
 
   it('shows the wait for a person, and who answered', () => {

@@ -40,6 +40,7 @@ from toolpost.contracts.outcomes import Completed, Failed, Paused
 from toolpost.contracts.principal import Principal
 from toolpost.gateway.mcp.calls import COMPLETE, ClientCall, ClientCalls
 from toolpost.gateway.mcp.contents import Contents, no_prompt, no_resource
+from toolpost.gateway.mcp.definitions import differs, tool_definition
 from toolpost.gateway.mcp.elicitation import answer_options, where_to_answer
 from toolpost.gateway.mcp.names import Names, Origin
 from toolpost.gateway.mcp.notifications import Notifications, connection_of
@@ -48,11 +49,9 @@ from toolpost.gateway.mcp.pending_tools import PENDING_TOOLS, PendingTools, pend
 from toolpost.gateway.mcp.progress import ProgressRelay
 from toolpost.gateway.mcp.results import (
     completed_result,
-    differs,
     failed_result,
     is_refusal,
     protocol_error,
-    tool_definition,
 )
 from toolpost.gateway.views import View
 from toolpost.wire.tracing import TRACEPARENT, find_tracer

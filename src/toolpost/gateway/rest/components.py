@@ -343,11 +343,33 @@ COMPONENTS: dict[str, Any] = {
             "updated_at": _TIME,
             "events": _COUNT,
             "call_id": TEXT,
+            "caller": {**MAYBE_TEXT, "description": "The caller of the gateway, such as `key:ID`"},
+            "source": {**MAYBE_TEXT, "description": "The source in the name of the tool"},
+            "error_code": MAYBE_TEXT,
+            "duration_ms": {"type": "number", "description": "From the first to the last event"},
+            "work_ms": {"type": "number", "description": "The part of it in which the run was running"},
+            "waited_ms": {"type": "number", "description": "The part of it in which the run was paused"},
+            "pending_ids": array(TEXT),
+            "progress": {
+                **or_null(record({"text": MAYBE_TEXT, "fraction": _MAYBE_NUMBER})),
+                "description": "The last report of an open run",
+            },
+            "parent_run": {**MAYBE_TEXT, "description": "The run that the correlation ID of its first call names"},
         },
         {
+            "result": {
+                "enum": ["kept", "not kept", None],
+                "description": "Whether its outcome is stored; null while the run is open",
+            },
             "log": array(ref("Event")),
             "artifacts": array(ref("Artifact")),
         },
+    ),
+    "EventPage": record(
+        {
+            "items": array(ref("Event")),
+            "next": {"type": ["integer", "null"], "description": "The event ID from which the next page continues"},
+        }
     ),
     "Series": record(
         {
@@ -660,7 +682,111 @@ COMPONENTS: dict[str, Any] = {
             "ok": _FLAG,
             "tools": _COUNT,
             "error": MAYBE_TEXT,
-            "state": {"enum": ["up", "connecting", "down", "idle"]},
+            "state": {"enum": ["up", "connecting", "down", "idle", "disabled"]},
+            "description": TEXT,
+            "target": {**TEXT, "description": "The command, URL or file, with secrets masked"},
+            "runs_code": {**_FLAG, "description": "Whether it starts a program on the gateway's machine"},
+            **dict.fromkeys(("trust", "required", "enabled"), _FLAG),
+            "auth_type": TEXT,
+            "service": {**MAYBE_TEXT, "description": "The service of the accounts that its users connect"},
+            "declared": {**_FLAG, "description": "Whether the configuration file has it"},
+            "since": {**_MAYBE_TIME, "description": "When it came up or went down"},
+            "last_error_at": _MAYBE_TIME,
+            "failures": {**_COUNT, "description": "Consecutive failed attempts to connect"},
+            "next_try_at": _MAYBE_TIME,
+            "breaker": record({"state": {"enum": ["closed", "open", "half_open"]}, "retry_in_s": _MAYBE_NUMBER}),
+            "lock": {
+                **or_null(record(dict.fromkeys(("pinned", "changed", "new", "gone"), _COUNT))),
+                "description": "Its tools, compared with the accepted definitions",
+            },
+            "problems": array(TEXT),
+            "calls_1h": {**_COUNT, "description": "Calls of the tenant in the last hour"},
+            "p95_ms": _MAYBE_NUMBER,
+        }
+    ),
+    "SourceLog": record(
+        {
+            "lines": array(
+                record({"id": _COUNT, "at": _TIME, "type": TEXT, "level": MAYBE_TEXT, "text": TEXT}),
+            ),
+            "stderr": {**MAYBE_TEXT, "description": "The end of stderr, at most 64 KB"},
+        }
+    ),
+    "Preset": record(
+        {
+            **texts("name", "description", "ecosystem", "package"),
+            "version": {**MAYBE_TEXT, "description": "null: the package is not published"},
+            "reads": array(record({"name": TEXT, "set": _FLAG}, about="A variable that the server reads")),
+            "advice": MAYBE_TEXT,
+        }
+    ),
+    "DetectedSource": record(
+        {
+            "status": {"enum": ["recognized", "guarded", "unknown"]},
+            "transport": MAYBE_TEXT,
+            "title": MAYBE_TEXT,
+            "because": TEXT,
+            "kind": MAYBE_TEXT,
+            "tried": {**array(TEXT), "description": "The addresses that were requested"},
+            "next": {**array(TEXT), "description": "What to do if it is not recognized"},
+        }
+    ),
+    "Variable": record(
+        {"name": TEXT, "stands_for": MAYBE_TEXT, "set": _FLAG}, about="A variable that the entry refers to"
+    ),
+    "SourcePlan": record(
+        {
+            "source": {**_OBJECT, "description": "The entry, as `POST /sources` takes it"},
+            "yaml": {**TEXT, "description": "The lines for the configuration file"},
+            "found": {**MAYBE_TEXT, "description": "What was detected at a URL"},
+            "command": {
+                **or_null(record({"argv": array(TEXT), "cwd": MAYBE_TEXT, "env_names": array(TEXT)})),
+                "description": "The program that the source starts",
+            },
+            "variables": array(ref("Variable")),
+            "notes": array(TEXT),
+            "missing": {**array(TEXT), "description": "What keeps the source from starting"},
+            "exists": {**_FLAG, "description": "Whether there is a source of this name"},
+        }
+    ),
+    "TriedSource": record(
+        {
+            "name": TEXT,
+            "tools": array(
+                record(
+                    {
+                        **texts("name", "description", "side_effects"),
+                        "destructive": _MAYBE_FLAG,
+                        "said_by": TEXT,
+                        "claims": {**TEXT, "description": "What the source claims; it is valid only with trust"},
+                        "trust_loosens": {**_FLAG, "description": "Whether trust would make its calls less strict"},
+                        "verdict": record({**_VERDICT, "rule": _COUNT}),
+                        "hash": MAYBE_TEXT,
+                    }
+                )
+            ),
+            "problems": array(TEXT),
+        }
+    ),
+    "ImportPlan": record(
+        {
+            "sources": array(
+                record(
+                    {
+                        **texts("name", "description", "transport", "mcp_transport", "connection"),
+                        "env": array(TEXT),
+                        "headers": array(TEXT),
+                        "cwd": MAYBE_TEXT,
+                        "enabled": _FLAG,
+                        "source": _OBJECT,
+                        "runs_code": _FLAG,
+                    }
+                )
+            ),
+            "yaml": TEXT,
+            "skipped": {**array(TEXT), "description": "Names that exist already"},
+            "variables": array(ref("Variable")),
+            "notes": array(TEXT),
         }
     ),
     "DownloadLink": record(

@@ -17,6 +17,7 @@ PAGE: dict[str, JsonSchema] = {
     "limit": {"type": "integer", "minimum": 1, "maximum": 500, "default": 50},
     "cursor": {"type": "string", "description": "The `next` of the previous page"},
 }
+YES_NO: JsonSchema = {"type": "string", "enum": ["yes", "no"], "default": "no"}
 
 
 def page_of(

@@ -12,7 +12,7 @@ from toolpost.gateway.answering import refusal, viewer_of
 from toolpost.gateway.problems import Problem, problem_of
 from toolpost.gateway.rest.components import PREVIEW, array, ref
 from toolpost.gateway.rest.operations import JsonResponse, JsonSchema, Operations, RestRequest
-from toolpost.gateway.rest.pages import PAGE, decode_cursor, encode_cursor, invalid_cursor
+from toolpost.gateway.rest.pages import PAGE, YES_NO, decode_cursor, encode_cursor, invalid_cursor
 from toolpost.gateway.rest.policy import rule_places
 from toolpost.policy.call_summary import target_summary
 from toolpost.schema.json_patch import PATCH_SCHEMA
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 OPERATIONS = Operations("pending")
 _PAGE = 500
 _MOST_SEARCHED = 10_000  # actions that one request reads
-_YES_NO = {"type": "string", "enum": ["yes", "no"], "default": "no"}
 _TEXT = {"type": "string", "minLength": 1}
 _FILTERS: dict[str, JsonSchema] = {
     "status": {"type": "string", "enum": [*get_args(PendingStatus), "all"], "default": "open"},
@@ -35,9 +34,9 @@ _FILTERS: dict[str, JsonSchema] = {
     "tool": {**_TEXT, "description": "The name of the tool"},
     "asked_by": {**_TEXT, "description": "A user of the tenant, as `tenant:user`"},
     "answered_by": {**_TEXT, "description": "A user of the tenant, as `tenant:user`"},
-    "mine": {**_YES_NO, "description": "Only those that the caller may answer"},
+    "mine": {**YES_NO, "description": "Only those that the caller may answer"},
     "since": {"type": "number", "description": "Only those that were created at this Unix time or later"},
-    "total": {**_YES_NO, "description": "Count all that match, in `total`"},
+    "total": {**YES_NO, "description": "Count all that match, in `total`"},
     "view": {"type": "string", "enum": ["full", "summary"], "default": "full", "description": "`summary`: no schemas"},
 }
 _LIST = {
@@ -264,7 +263,7 @@ async def cards(request: RestRequest, actions: Sequence[PendingAction]) -> list[
         policy = request.box.router.policy
         places = await rule_places(request.box, policy)
         for rule in by_rule:  # rules that were changed since are not where they were
-            if rule["of"] == len(places) and rule["text"] == policy.rules[rule["index"] - 1].text:
+            if rule["of"] == len(places) and rule["text"] == policy.rules[int(rule["index"]) - 1].text:
                 rule["file"], rule["line"] = places[rule["index"] - 1]
     callers: list[dict[str, Any]] = [card["caller"] for card in shown if card["caller"] is not None]
     by_key = [caller for caller in callers if caller["kind"] == "key"]

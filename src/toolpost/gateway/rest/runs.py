@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from toolpost.contracts.events import RunFilter
+from toolpost.contracts.events import EventFilter, RunFilter
 from toolpost.contracts.outcomes import outcome_to_dict
 from toolpost.contracts.principal import Principal
 from toolpost.gateway.problems import Problem
 from toolpost.gateway.rest.calls import is_suspended
-from toolpost.gateway.rest.components import page, ref
-from toolpost.gateway.rest.operations import JsonResponse, Operations, RestRequest
-from toolpost.gateway.rest.pages import PAGE, decode_cursor, page_response
+from toolpost.gateway.rest.components import MAYBE_TEXT, array, record, ref
+from toolpost.gateway.rest.event_filters import (
+    AFTER,
+    EVENT_LIMIT,
+    TIME_FILTERS,
+    TOOL_FILTER,
+    TYPE_FILTER,
+    USER_FILTER,
+    read_times,
+    read_types,
+)
+from toolpost.gateway.rest.operations import JsonResponse, JsonSchema, Operations, RestRequest
+from toolpost.gateway.rest.pages import PAGE, YES_NO, decode_cursor, encode_cursor
 from toolpost.runtime.persistence import kept_outcome
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-    from toolpost.contracts.events import RunSummary
+    from toolpost.contracts.events import RunDetails, RunSummary
 
 OPERATIONS = Operations("runs")
 _LONGEST_WAIT_S = 60.0
@@ -28,28 +38,87 @@ _MOST_EVENTS = 10_000
 _OPEN = frozenset({"running", "paused"})
 
 
-@OPERATIONS.declare("GET", "/runs", query=PAGE, answers={200: page("Run")})
+_FILTERS: dict[str, JsonSchema] = {
+    "status": {"type": "string", "enum": ["running", "paused", "completed", "failed"]},
+    "tool": TOOL_FILTER,
+    "source": {"type": "string", "minLength": 1, "maxLength": 200, "pattern": r"^[^*?\[\]]+$"},
+    "user": USER_FILTER,
+    **TIME_FILTERS,
+    "q": {
+        "type": "string",
+        "minLength": 1,
+        "maxLength": 200,
+        "description": "Part of the run ID, the tool or the user",
+    },
+    "total": {**YES_NO, "description": "Count all that match, in `total`"},
+}
+_TOTAL = {"type": ["integer", "null"], "description": "How many match; null unless it was requested"}
+
+
+@OPERATIONS.declare(
+    "GET",
+    "/runs",
+    query={**_FILTERS, **PAGE},
+    answers={200: record({"items": array(ref("Run")), "next": MAYBE_TEXT, "total": _TOTAL})},
+)
 async def list_runs(request: RestRequest) -> Response:
     """List runs, newest first."""
-    limit: int = request.query["limit"]
-    before = decode_cursor(request.query.get("cursor"))
+    query, limit = request.query, int(request.query["limit"])
+    since, until = read_times(query)
+    names = {name: query.get(name) for name in ("status", "tool", "source", "q")}
+    only = RunFilter(user=request.only_user or query.get("user"), since=since, until=until, **names)
+    before = decode_cursor(query.get("cursor"))
     if before is not None:
-        await _find_run(request, before, code="invalid_cursor", status=400)
-    runs: list[RunSummary] = await request.box.store.events.runs(
-        tenant=request.tenant, before=before, limit=limit + 1, only=RunFilter(user=request.only_user)
-    )
-    return page_response(runs, limit, lambda run: run.run_id, lambda run: run.to_dict())
+        await find_run(request, before, code="invalid_cursor", status=400)
+    log = request.box.store.events
+    runs: list[RunSummary] = await log.runs(tenant=request.tenant, before=before, limit=limit + 1, only=only)
+    shown = [_to_dict(run, details) for run, details in zip(runs, await log.run_details(runs[:limit]), strict=False)]
+    total = await log.count_runs(tenant=request.tenant, only=only) if query["total"] == "yes" else None
+    following = encode_cursor(runs[limit - 1].run_id) if len(runs) > limit else None
+    return JsonResponse({"items": shown, "next": following, "total": total})
 
 
-@OPERATIONS.declare("GET", "/runs/{run_id}", answers={200: ref("Run")}, problems=(404,))
+@OPERATIONS.declare(
+    "GET",
+    "/runs/{run_id}",
+    query={"log": {"type": "string", "enum": ["yes", "no"], "default": "yes"}},
+    answers={200: ref("Run")},
+    problems=(404,),
+)
 async def show_run(request: RestRequest) -> Response:
-    """Show a run with its events and artifacts."""
-    run = await _find_run(request, request.path["run_id"])
+    """Show a run with its artifacts and, unless `log` is `no`, its first 10,000 events."""
+    run = await find_run(request, request.path["run_id"])
     store = request.box.store
-    events = await store.events.read(tenant=request.tenant, run_id=run.run_id, limit=_MOST_EVENTS)
+    (details,) = await store.events.run_details([run])
     artifacts = await store.artifacts.list(tenant=request.tenant, user=request.only_user, run_id=run.run_id)
-    log = [event.to_dict() for event in events]
-    return JsonResponse({**run.to_dict(), "log": log, "artifacts": [one.to_dict() for one in artifacts]})
+    shown = {**_to_dict(run, details), "artifacts": [one.to_dict() for one in artifacts]}
+    shown["result"] = await _describe_result(request, run)
+    if request.query["log"] == "yes":
+        events = await store.events.read(tenant=request.tenant, run_id=run.run_id, limit=_MOST_EVENTS)
+        shown["log"] = [event.to_dict() for event in events]
+    return JsonResponse(shown)
+
+
+@OPERATIONS.declare(
+    "GET",
+    "/runs/{run_id}/events",
+    query={"after": AFTER, "limit": EVENT_LIMIT, "type": TYPE_FILTER},
+    answers={200: ref("EventPage")},
+    problems=(404,),
+)
+async def list_run_events(request: RestRequest) -> Response:
+    """List the events of a run, oldest first; `next` is the `after` of the next page."""
+    run = await find_run(request, request.path["run_id"])
+    query, limit = request.query, int(request.query["limit"])
+    events = await request.box.store.events.read(
+        tenant=request.tenant,
+        run_id=run.run_id,
+        after=query.get("after", 0),
+        limit=limit + 1,
+        only=EventFilter(codes=read_types(query)),
+    )
+    following = events[limit - 1].id if len(events) > limit else None
+    return JsonResponse({"items": [event.to_dict() for event in events[:limit]], "next": following})
 
 
 @OPERATIONS.declare(
@@ -64,7 +133,7 @@ async def run_outcome(request: RestRequest) -> Response:
     run_id, deadline = request.path["run_id"], time.monotonic() + request.query["wait_s"]
     watch = request.service.feed.watch(run_id, tenant=request.tenant)
     while True:
-        run, left_s = await _find_run(request, run_id), deadline - time.monotonic()
+        run, left_s = await find_run(request, run_id), deadline - time.monotonic()
         known = await kept_outcome(request.box.store, run)
         if known is not None and not is_suspended(known):
             return JsonResponse(outcome_to_dict(known))
@@ -80,7 +149,7 @@ async def run_outcome(request: RestRequest) -> Response:
 @OPERATIONS.declare("POST", "/runs/{run_id}/cancel", answers={202: ref("Cancelling")}, problems=(404, 409))
 async def cancel_run(request: RestRequest) -> Response:
     """Cancel a run, regardless of the process that runs it."""
-    run = await _find_run(request, request.path["run_id"])
+    run = await find_run(request, request.path["run_id"])
     if not await request.box.cancel(run.run_id, by=request.user):
         raise Problem(409, "run_ended", f"run {run.run_id!r} has already ended: {run.status}")
     return JsonResponse({"status": "cancelling", "run_id": run.run_id}, 202)
@@ -89,17 +158,29 @@ async def cancel_run(request: RestRequest) -> Response:
 @OPERATIONS.declare("GET", "/runs/{run_id}/verify", answers={200: ref("Verified")}, problems=(404,))
 async def verify_run(request: RestRequest) -> Response:
     """Verify the events of a run: whether they were changed outside Toolpost."""
-    run = await _find_run(request, request.path["run_id"])
+    run = await find_run(request, request.path["run_id"])
     problems = await request.box.store.events.verify(run.run_id, tenant=request.tenant)
     return JsonResponse({"status": "changed" if problems else "verified", "problems": problems, "events": run.events})
 
 
-async def _find_run(request: RestRequest, run_id: str, *, code: str = "run_not_found", status: int = 404) -> RunSummary:
+async def find_run(request: RestRequest, run_id: str, *, code: str = "run_not_found", status: int = 404) -> RunSummary:
     """Return a run that is visible to the caller; other runs are not found."""
     run = await request.box.run(run_id, user=request.user)
     if run is None or (request.only_user is not None and run.user != request.only_user):
         raise Problem(status, code, f"unknown run {run_id!r}")
     return run
+
+
+def _to_dict(run: RunSummary, details: RunDetails) -> dict[str, Any]:
+    return {**run.to_dict(), **details.to_dict()}
+
+
+async def _describe_result(request: RestRequest, run: RunSummary) -> str | None:
+    """Return whether the outcome of a run is stored; None while the run is open."""
+    if run.status in _OPEN:
+        return None
+    is_kept = await kept_outcome(request.box.store, run) is not None or await _is_kept(request, run)
+    return "kept" if is_kept else "not kept"
 
 
 async def _is_kept(request: RestRequest, run: RunSummary) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from toolpost.catalog.specs import Claims, effects_from_claims, read_claims
-from toolpost.gateway.mcp.results import tool_definition
+from toolpost.gateway.mcp.definitions import tool_definition
 from toolpost.policy.call_summary import target_summary
 from toolpost.sources.openapi.model_view import estimate_tokens
 from toolpost.toolbox.source_tools import bare_name

@@ -59,6 +59,11 @@ class McpSession:
     def is_closed(self) -> bool:
         return self.closed.is_set()
 
+    @property
+    def stderr_tail(self) -> str:
+        process = self._connection.process
+        return "" if process is None else self._connection.redact(process.stderr_tail)
+
     async def open(self) -> None:
         """Connect and negotiate; an error includes what the server wrote to stderr."""
         config = self._connection.config

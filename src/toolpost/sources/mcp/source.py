@@ -232,6 +232,10 @@ class McpSource(BaseSource):
         finally:
             await self._sessions.close()
 
+    @property
+    def stderr_tail(self) -> str:
+        return "\n".join(filter(None, (session.stderr_tail for session in self._sessions)))
+
     def release(self, call_id: str) -> None:
         for session in self._sessions:
             session.calls.release(call_id)

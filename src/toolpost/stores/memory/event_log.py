@@ -6,7 +6,7 @@ import secrets
 import sys
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import islice
 from operator import itemgetter
@@ -17,6 +17,7 @@ from toolpost.contracts.events import (
     CallRef,
     EventCode,
     EventFilter,
+    RunDetails,
     RunEvent,
     RunFilter,
     RunSummary,
@@ -28,6 +29,7 @@ from toolpost.stores.chain import KEY_BYTES, LogKey, Segment
 from toolpost.stores.changes import Changes, Topic
 from toolpost.stores.event_rendering import are_ascii, escape_call_ids, escape_surrogates, render_events
 from toolpost.stores.retention_rules import FORGOTTEN_USER, mentions
+from toolpost.stores.run_details import describe_run, fact_entry
 from toolpost.stores.run_heads import FINISHED, RunHead, find_open_calls, find_second_answers
 
 RunName: TypeAlias = tuple[str, str]  # tenant and run id
@@ -81,6 +83,7 @@ class MemoryEventLog:
         tenant: str | None = None,
         run_id: str | None = None,
         after: int = 0,
+        before: int | None = None,
         limit: int = 1000,
         only: EventFilter | None = None,
         newest: bool = False,
@@ -88,6 +91,8 @@ class MemoryEventLog:
         runs = self.collect_runs()
         with self._lock:
             candidates = runs.events(run_id, after, tenant, newest=newest)
+            if before is not None:
+                candidates = (event for event in candidates if event.id < before)
             if only is not None and only.caller is not None:
                 made = runs.events(run_id, 0, tenant)
                 calls = {event.call_id for event in made if event.payload.get(CALLER) == only.caller}
@@ -114,7 +119,14 @@ class MemoryEventLog:
         limit: int = 50,
         only: RunFilter | None = None,
     ) -> list[RunSummary]:
-        only = only or RunFilter()
+        heads = self._list_heads(tenant, only or RunFilter(), before)
+        return [head.summary() for head in heads[: max(0, limit)]]
+
+    async def count_runs(self, *, tenant: str | None = None, only: RunFilter | None = None) -> int:
+        return len(self._list_heads(tenant, only or RunFilter()))
+
+    def _list_heads(self, tenant: str | None, only: RunFilter, before: str | None = None) -> list[RunHead]:
+        """Return the heads of matching runs, newest first."""
         newest_first = [run.head for run in reversed(self.collect_runs().by_name.values())]
         theirs = [head for head in newest_first if head.root_call and tenant in (None, head.tenant)]
         if before is not None:
@@ -124,8 +136,18 @@ class MemoryEventLog:
             events = self.collect_runs().events(None, 0, tenant)
             called = {(one.tenant, one.run_id) for one in events if one.payload.get(CALLER) == only.caller}
             theirs = [head for head in theirs if (head.tenant, head.run_id) in called]
-        heads = (head for head in theirs if _is_wanted(head, only))
-        return [head.summary() for head in islice(heads, max(0, limit))]
+        return [head for head in theirs if _is_wanted(head, only)]
+
+    async def run_details(self, runs: Sequence[RunSummary]) -> list[RunDetails]:
+        return [self._describe(run) for run in runs]
+
+    def _describe(self, run: RunSummary) -> RunDetails:
+        found = self.collect_runs()
+        with self._lock:
+            events = [event for known in found.find_runs(run.run_id, run.tenant) for event in known.events()]
+        parent = str(events[0].payload.get("correlation_id", "")) if events else ""
+        is_parent = parent != run.run_id and bool(found.find_runs(parent, run.tenant))
+        return describe_run(run, map(fact_entry, events), parent_run=parent if is_parent else None)
 
     async def run(self, run_id: str, *, tenant: str | None = None) -> RunSummary | None:
         runs = self.collect_runs().find_runs(run_id, tenant)
@@ -286,7 +308,7 @@ class MemoryRun:
         for id_, event in zip(self.ids[len(self._segments) :], self.fresh, strict=True):
             call = escape_call_ids(event.call)
             self._chain = self._chain or RunHead.of_first(call, event.at)
-            *_, seq, call_id, user, tool_name, correlation_id, text, chained = self._chain.append(
+            _, _, seq, call_id, user, tool_name, correlation_id, text, chained, *_ = self._chain.append(
                 call, render_events(call, [event]), id_, self._key
             )
             names = (seq, call_id, user, tool_name, correlation_id)
@@ -333,6 +355,8 @@ def _matches(event: StoredEvent, only: EventFilter) -> bool:
 def _is_wanted(head: RunHead, only: RunFilter) -> bool:
     return (
         (only.tool is None or fnmatchcase(head.tool_name, only.tool))
+        and (only.source is None or head.tool_name.startswith(f"{only.source}."))
+        and (only.q is None or any(only.q.lower() in name.lower() for name in (head.run_id, head.tool_name, head.user)))
         and only.user in (None, head.user)
         and only.status in (None, head.status)
         and _is_within(head.started_at, only.since, only.until)

@@ -42,7 +42,9 @@ CallEvents: TypeAlias = "tuple[CallRef, list[RunEvent]]"  # consecutive events o
 # One statement for many rows: sqlite3 releases the GIL once per statement, and reacquiring it from a busy loop is slow.
 _CHUNKS = (128, 32, 8, 1)
 _SEGMENTS = """
-INSERT INTO segments (last_id, run, seq, call_id, user, tool_name, correlation_id, events, hash) VALUES $ROWS
+INSERT INTO segments (
+    last_id, run, seq, call_id, user, tool_name, correlation_id, events, hash, codes, first_at, last_at
+) VALUES $ROWS
 """
 _HEADS = f"""
 INSERT INTO runs ({HEAD_COLUMNS}, owner) VALUES $ROWS
@@ -50,7 +52,7 @@ ON CONFLICT (nr) DO UPDATE SET user = excluded.user, status = excluded.status, u
     last_seq = excluded.last_seq, mac = excluded.mac, root_call = excluded.root_call,
     open_calls = excluded.open_calls, owner = excluded.owner
 """  # noqa: S608 - constants, here and below
-_SEGMENT_WIDTH, _HEAD_WIDTH = 9, 13
+_SEGMENT_WIDTH, _HEAD_WIDTH = 12, 13
 _LOAD_HEADS = f"""
 SELECT {HEAD_COLUMNS}, ifnull((SELECT hash FROM segments WHERE run = nr ORDER BY seq DESC LIMIT 1), x'')
 FROM json_each(?) CROSS JOIN runs ON run_id = value

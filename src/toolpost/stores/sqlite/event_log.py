@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -15,6 +15,7 @@ from toolpost.contracts.events import (
     CallRef,
     EventCode,
     EventFilter,
+    RunDetails,
     RunEvent,
     RunFilter,
     RunSummary,
@@ -22,7 +23,8 @@ from toolpost.contracts.events import (
 )
 from toolpost.contracts.storage import WriteHealth
 from toolpost.stores.chain import CHANGED_RECORD, LogKey, Segment
-from toolpost.stores.run_heads import ASKED, RunHead, find_open_calls, find_second_answers
+from toolpost.stores.run_details import describe_run, read_facts
+from toolpost.stores.run_heads import ASKED, FINISHED, RunHead, find_open_calls, find_second_answers, join_codes
 from toolpost.stores.sqlite.changes import EVENTS, run_topic
 from toolpost.stores.sqlite.context import SQLiteContext
 from toolpost.stores.sqlite.event_appender import HEAD_COLUMNS, Ledger
@@ -36,10 +38,17 @@ FROM segments JOIN runs ON runs.nr = segments.run
 """
 
 _NEWER = f"{SEGMENTS} WHERE last_id > :after"
+# These read the index alone, and then only the rows that match.
+_FIND = "SELECT last_id FROM segments INDEXED BY segments_filters WHERE last_id > :after"
+# The event before `before` may be within a segment.
+_OLDER = " AND last_id <= ifnull((SELECT min(last_id) FROM segments WHERE last_id >= :before - 1), :before)"
+_THESE = f"{SEGMENTS} WHERE last_id IN (SELECT value FROM json_each(?)) ORDER BY last_id"  # noqa: S608 - constants, here and below
+_OF_TENANT = " AND (SELECT tenant FROM runs WHERE nr = run) = :tenant"
+_FETCHED = 200  # rows at a time
 # The plus makes SQLite use the index of runs instead of scanning all IDs in order.
 _OF_RUN = f"""
 {SEGMENTS} WHERE run = (SELECT nr FROM runs WHERE run_id = :run_id AND tenant = :tenant) AND +last_id > :after
-"""  # noqa: S608 - constants, here and below
+"""  # noqa: S608
 _OF_EACH_TENANT = f"{SEGMENTS} WHERE run IN (SELECT nr FROM runs WHERE run_id = :run_id) AND +last_id > :after"  # noqa: S608
 _OF_HEAD = f"{SEGMENTS} WHERE run = ? ORDER BY seq"
 _RUNS = f"SELECT {HEAD_COLUMNS} FROM runs WHERE TRUE"  # noqa: S608
@@ -61,6 +70,19 @@ _STRAY_QUESTIONS = f"""
 SELECT {STATUS_COLUMNS}, mac FROM pending
 WHERE NOT EXISTS (SELECT 1 FROM runs WHERE runs.run_id = pending.run_id AND runs.tenant = pending.tenant)
 """  # noqa: S608
+_PROGRESS = int(EventCode.SUBAGENT_ACTION)
+# The text is somewhere in the id, the tool or the user, in any case.
+_HAS_TEXT = "instr(lower(run_id), :q) OR instr(lower(tool_name), :q) OR instr(lower(user), :q)"
+_OF_NAMED = "run = (SELECT nr FROM runs WHERE run_id = :run_id AND tenant = :tenant)"
+# Codes below 450 are those of calls and questions.
+_DETAILS = (
+    f"SELECT call_id, correlation_id, events FROM segments WHERE {_OF_NAMED} AND codes GLOB '*4[0-4]*' ORDER BY seq"  # noqa: S608
+)
+_LAST_PROGRESS = f"""
+SELECT call_id, events FROM segments WHERE {_OF_NAMED} AND instr(codes, '{_PROGRESS}') ORDER BY seq DESC LIMIT 1
+"""  # noqa: S608
+_PARENT = "SELECT run_id FROM runs WHERE run_id = :parent AND tenant = :tenant AND run_id <> :run_id"
+_COPIES = "SELECT codes, first_at, last_at FROM segments WHERE run = ? ORDER BY seq"
 _MAY_BE_BY = "SELECT run, call_id, events FROM segments WHERE instr(events, ?)"
 _REQUESTS = frozenset({int(EventCode.TOOL_CALL_REQUESTED)})
 _ENDED = frozenset({int(EventCode.TOOL_CALL_COMPLETED), int(EventCode.TOOL_CALL_FAILED)})
@@ -98,30 +120,39 @@ class SQLiteEventLog:
         tenant: str | None = None,
         run_id: str | None = None,
         after: int = 0,
+        before: int | None = None,
         limit: int = 1000,
         only: EventFilter | None = None,
         newest: bool = False,
     ) -> list[StoredEvent]:
         await self._shared.writer.flush()
         only = only or EventFilter()
-        if run_id is None:
-            rows, order = _NEWER + _where(tenant=tenant), "last_id"
-        elif tenant is None:
-            rows, order = _OF_EACH_TENANT, "+last_id"
+        order, by_filters = " DESC" if newest else "", False
+        if run_id is not None:  # by the index; the IDs of a run increase with it
+            sql = _OF_RUN + _filter(only) + f" ORDER BY seq{order}"
+            if tenant is None:
+                sql = _OF_EACH_TENANT + _filter(only) + f" ORDER BY +last_id{order}"
+        elif only == EventFilter() and before is None:
+            sql = _NEWER + _where(tenant=tenant) + f" ORDER BY last_id{order}"
         else:
-            rows, order = _OF_RUN, "seq"  # by the index; the IDs of a run increase with it
-        sql = f"{rows} {_filter(only)} ORDER BY {order} {'DESC' if newest else ''}"
-        values: dict[str, Any] = {"after": after, "tenant": tenant, "run_id": run_id}
+            by_filters = True
+            sql = _FIND + _filter(only) + (_OLDER if before is not None else "")
+            sql += (_OF_TENANT if tenant is not None else "") + f" ORDER BY last_id{order}"
+        values: dict[str, Any] = {"after": after, "before": before, "tenant": tenant, "run_id": run_id}
         values |= {"tool": only.tool, "since": only.since, "until": only.until, "user": only.user}
 
         def work(db: sqlite3.Connection) -> list[StoredEvent]:
             calls = None if only.caller is None else {call_id for _, call_id in _calls_by(db, only.caller)}
-            segments = (Segment(*row).unpack() for row in db.execute(sql, values))
+            rows = _fetch(db, sql, values, order) if by_filters else db.execute(sql, values)
+            segments = (Segment(*row).unpack() for row in rows)
             ordered = (event for events in segments for event in (reversed(events) if newest else events))
             found = (
                 event
                 for event in ordered
-                if event.id > after and _matches(event, only) and (calls is None or event.call_id in calls)
+                if event.id > after
+                and (before is None or event.id < before)
+                and _matches(event, only)
+                and (calls is None or event.call_id in calls)
             )
             events = list(islice(found, max(0, limit)))
             return events[::-1] if newest else events
@@ -145,14 +176,36 @@ class SQLiteEventLog:
         only = only or RunFilter()
         sql = _RUNS + _CALLED + _where(tenant=tenant) + _filter_runs(only)
         sql += (_BEFORE if before is not None else "") + " ORDER BY nr DESC"
-        values = {"tenant": tenant, "before": before}
-        values |= {name: getattr(only, name) for name in ("tool", "user", "since", "until", "status")}
+        values = {**_run_values(only), "tenant": tenant, "before": before}
 
         def work(db: sqlite3.Connection) -> list[RunSummary]:
             called = None if only.caller is None else {nr for nr, _ in _calls_by(db, only.caller)}
             heads = (RunHead(*row) for row in db.execute(sql, values))
             wanted = (head for head in heads if called is None or head.nr in called)
             return [head.summary() for head in islice(wanted, max(0, limit))]
+
+        return await self._shared.reader.query(work)
+
+    async def count_runs(self, *, tenant: str | None = None, only: RunFilter | None = None) -> int:
+        await self._shared.writer.flush()
+        only = only or RunFilter()
+        sql = f"SELECT nr FROM runs WHERE TRUE{_CALLED}{_where(tenant=tenant)}{_filter_runs(only)}"  # noqa: S608
+        values = {**_run_values(only), "tenant": tenant}
+
+        def work(db: sqlite3.Connection) -> int:
+            if only.caller is None:
+                count: int = db.execute(f"SELECT count(*) FROM ({sql})", values).fetchone()[0]  # noqa: S608
+                return count
+            called = {nr for nr, _ in _calls_by(db, only.caller)}
+            return sum(nr in called for (nr,) in db.execute(sql, values))
+
+        return await self._shared.reader.query(work)
+
+    async def run_details(self, runs: Sequence[RunSummary]) -> list[RunDetails]:
+        await self._shared.writer.flush()
+
+        def work(db: sqlite3.Connection) -> list[RunDetails]:
+            return [_describe(db, run) for run in runs]
 
         return await self._shared.reader.query(work)
 
@@ -202,12 +255,19 @@ def _where(*, tenant: str | None = None, run_id: str | None = None) -> str:
 def _filter(only: EventFilter) -> str:
     """Return the conditions of segments that may contain matching events; `_matches` checks each event."""
     sql = " AND segments.tool_name GLOB :tool" if only.tool is not None else ""
-    sql += " AND runs.updated_at >= :since" if only.since is not None else ""
-    sql += " AND runs.started_at <= :until" if only.until is not None else ""
+    sql += " AND last_at >= :since" if only.since is not None else ""
+    sql += " AND first_at <= :until" if only.until is not None else ""
     sql += " AND segments.user = :user" if only.user is not None else ""
     if only.codes:
-        sql += " AND (" + " OR ".join([f"instr(events, '[{int(code)},')" for code in only.codes]) + ")"
+        sql += " AND (" + " OR ".join([f"instr(codes, '{int(code)}')" for code in sorted(only.codes)]) + ")"
     return sql
+
+
+def _fetch(db: sqlite3.Connection, sql: str, values: Mapping[str, Any], order: str) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of the segments that a query finds, in its order, a page at a time."""
+    found = db.execute(sql, values)
+    while ids := [last_id for (last_id,) in found.fetchmany(_FETCHED)]:
+        yield from db.execute(_THESE + order, (json.dumps(ids),)).fetchall()
 
 
 def _matches(event: StoredEvent, only: EventFilter) -> bool:
@@ -223,7 +283,26 @@ def _filter_runs(only: RunFilter) -> str:
     sql += " AND user = :user" if only.user is not None else ""
     sql += " AND started_at >= :since" if only.since is not None else ""
     sql += " AND started_at <= :until" if only.until is not None else ""
+    sql += " AND tool_name GLOB :source" if only.source is not None else ""
+    sql += f" AND ({_HAS_TEXT})" if only.q is not None else ""
     return sql + (" AND status = :status" if only.status is not None else "")
+
+
+def _run_values(only: RunFilter) -> dict[str, Any]:
+    values = {name: getattr(only, name) for name in ("tool", "user", "since", "until", "status")}
+    source = None if only.source is None else f"{only.source}.*"
+    return {**values, "source": source, "q": None if only.q is None else only.q.lower()}
+
+
+def _describe(db: sqlite3.Connection, run: RunSummary) -> RunDetails:
+    values = {"run_id": run.run_id, "tenant": run.tenant}
+    segments = db.execute(_DETAILS, values).fetchall()
+    events = [entry for call_id, _, text in segments for entry in read_facts(call_id, text)]
+    if run.status not in FINISHED:
+        reports = db.execute(_LAST_PROGRESS, values)
+        events += [one for call_id, text in reports for one in read_facts(call_id, text) if one.code == _PROGRESS]
+    parent = db.execute(_PARENT, {**values, "parent": segments[0][1]}).fetchone() if segments else None
+    return describe_run(run, events, parent_run=None if parent is None else parent[0])
 
 
 def _calls_by(db: sqlite3.Connection, caller: str) -> Iterator[tuple[int, str]]:
@@ -297,6 +376,13 @@ def _find_problems(db: sqlite3.Connection, key: LogKey, head: RunHead) -> list[s
     segments = [(segment, segment.unpack()) for segment in (Segment(*row) for row in db.execute(_OF_HEAD, (head.nr,)))]
     events = [event for _, unpacked in segments for event in unpacked]
     problems = key.find_breaks(segments, head.chain_start, last_seq=head.seq, mac=head.mac)
+    if not problems:
+        copies = db.execute(_COPIES, (head.nr,)).fetchall()
+        problems += [
+            f"the columns that filters use for event {segment.seq} were changed"
+            for (segment, unpacked), copy in zip(segments, copies, strict=True)
+            if copy != (join_codes(tuple(map(int, (one.code for one in unpacked)))), unpacked[0].at, unpacked[-1].at)
+        ]
     if not problems and not head.agrees_with(events):
         problems.append(CHANGED_RECORD)
     questions = db.execute(_QUESTIONS, (head.run_id, head.tenant)).fetchall()

@@ -28,6 +28,7 @@ from toolpost.testing.stores.samples import (
 )
 
 _ASKED, _GRANTED = EventCode.APPROVAL_REQUESTED, EventCode.APPROVAL_GRANTED
+_PROGRESS = EventCode.SUBAGENT_ACTION
 _RUN_STATUS: list[tuple[str, list[tuple[str, EventCode]]]] = [  # by the events of calls
     ("running", [("one", REQUESTED)]),
     ("running", [("one", REQUESTED), ("one", STARTED)]),
@@ -153,6 +154,86 @@ class EventLogTests(StoreFixtures):
         assert await runs(RunFilter(since=150.0, until=250.0)) == ["run_2"]
         assert await events(EventFilter(caller="key:one")) == [("run_2", 400), ("run_2", 420)]
         assert await events(EventFilter(user="ann")) == [("run_1", 400), ("run_1", 410)]
+
+    async def test_pages_of_events_go_back_from_any_event_with_the_filters(self, store: Store) -> None:
+        for number in range(4):
+            who = ANN if number % 2 else EVE
+            await emit(store, *whole_run(f"run_{number}", who=who, at=1000.0 + number))
+        every = await store.events.read()
+
+        for only in (EventFilter(), EventFilter(user="ann"), EventFilter(codes=frozenset({COMPLETED}), since=1001.0)):
+            for tenant in (None, "acme"):
+                for before in (None, *(one.id for one in every), every[-1].id + 1):
+                    older = await store.events.read(tenant=tenant, only=only, before=before, newest=True, limit=2)
+                    expected = [
+                        one
+                        for one in every
+                        if (before is None or one.id < before)
+                        and tenant in (None, one.tenant)
+                        and only.user in (None, one.user)
+                        and (not only.codes or (one.code in only.codes and one.at >= 1001.0))
+                    ]
+                    assert older == expected[-2:]
+        of_run = await store.events.read(run_id="run_1", tenant="acme", before=every[5].id, newest=True, limit=1)
+        assert [one.seq for one in of_run] == [2]
+
+    async def test_runs_are_found_by_source_and_text_and_counted(self, store: Store) -> None:
+        for run_id, tool, who in (("run_a", "mail.send", ANN), ("run_b", "mailbox", BOB), ("run_x", "web.get", EVE)):
+            call = call_ref(run_id, f"call_of_{run_id}", who=who, tool=tool)
+            await emit(store, event(call=call), event(COMPLETED if who is ANN else FAILED, call=call))
+
+        async def found(tenant: str | None = "acme", **only: str) -> list[str]:
+            runs = await store.events.runs(tenant=tenant, only=RunFilter(**only))
+            assert await store.events.count_runs(tenant=tenant, only=RunFilter(**only)) == len(runs)
+            return [run.run_id for run in runs]
+
+        assert await found() == ["run_b", "run_a"]
+        assert await found(source="mail") == ["run_a"]
+        assert await found(q="MAIL") == ["run_b", "run_a"]
+        assert await found(q="bob") == await found(status="failed") == ["run_b"]
+        assert await found(q="un_A", status="completed") == ["run_a"]
+        assert await found(q="%") == await found(q="eve") == []
+        assert await found(None, q="un_") == ["run_x", "run_b", "run_a"]
+        assert await found(None, caller="key:one") == []
+
+    async def test_the_details_of_a_run_follow_from_its_events(self, store: Store) -> None:
+        call, inner = call_ref("run_1", "outer"), call_ref("run_1", "inner")
+        await emit(store, *whole_run("corr_1"))
+        await emit(
+            store,
+            event(call=call, at=100.0, facts={CALLER: "key:one"}),
+            event(STARTED, call=call, at=101.0),
+            event(call=inner, at=102.0, facts={CALLER: "key:two"}),
+            event(PAUSED, call=inner, at=103.0, facts={"pending_id": "ask_1"}),
+            event(RESUMED, call=inner, at=113.0, facts={"pending_id": "ask_1"}),
+            event(_PROGRESS, call=call, at=114.0, facts={"text": "first", "fraction": 0.1}),
+            event(FAILED, call=inner, at=115.0, facts={"error_code": "inner_code"}),
+            event(_PROGRESS, call=call, at=116.0, facts={"text": "half", "fraction": 0.5}),
+        )
+        (run,) = [run for run in await store.events.runs() if run.run_id == "run_1"]
+        (running,) = await store.events.run_details([run])
+        await emit(store, event(FAILED, call=call, at=120.0, facts={"error_code": "outer_code"}))
+        runs = await store.events.runs(only=RunFilter(q="run_1"))
+        (ended,) = await store.events.run_details(runs)
+
+        assert running.to_dict() == {
+            "caller": "key:one",
+            "source": "mail",
+            "error_code": None,
+            "duration_ms": 16_000.0,
+            "work_ms": 6_000.0,
+            "waited_ms": 10_000.0,
+            "pending_ids": ["ask_1"],
+            "progress": {"text": "half", "fraction": 0.5},
+            "parent_run": "corr_1",
+        }
+        assert (ended.error_code, ended.duration_ms, ended.work_ms, ended.progress) == (
+            "outer_code",
+            20_000,
+            10_000,
+            None,
+        )
+        assert await store.events.run_details([]) == []
 
     async def test_runs_are_listed_newest_first_by_pages_of_a_tenant(self, store: Store) -> None:
         for number, who in enumerate([ANN, BOB, ANN, EVE, ANN]):
