@@ -85,6 +85,11 @@ async def ask_sources(answers: Answers) -> None:
     ask = answers.ask
     await ask("GET", "/sources/more/log")
     await ask("GET", "/presets")
+    await ask("GET", "/lock")
+    found = (await ask("GET", "/lock/diff?source=more"))["differences"]
+    await ask(
+        "POST", "/lock/approve", json={"sources": ["more"], "hashes": {one["tool"]: one["hash"] for one in found}}
+    )
     await ask("POST", "/sources/plan", json={"what": "github"})
     await ask("POST", "/sources/try", json={"source": {**SOURCE, "name": "tried"}})
     await ask("POST", "/sources/detect", json={"what": "http://127.0.0.1:9"})
@@ -92,7 +97,7 @@ async def ask_sources(answers: Answers) -> None:
 
 
 async def test_every_field_of_an_answer_is_in_the_document(tmp_path: Path) -> None:
-    async with served(tmp_path / "data", [add, drop, wait]) as gate:
+    async with served(tmp_path / "data", [add, drop, wait], lock=tmp_path / "toolpost.lock") as gate:
         document = (await gate.http.get("/openapi.json")).json()
         answers = Answers(gate, document)
         ask = answers.ask

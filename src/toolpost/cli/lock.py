@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from msgspec import Struct
+from msgspec.structs import replace
 
 from toolpost.cli.commands import Commands, CommonOptions, Yes
 from toolpost.cli.output import Output, count_tools
@@ -17,10 +17,10 @@ from toolpost.configuration.defaults import LOCK_NAME
 from toolpost.contracts.errors import ErrorCategory, ToolError
 
 if TYPE_CHECKING:
-    from toolpost.catalog.lock import Difference, Lock, Pins
-    from toolpost.catalog.seen_definitions import SeenDefinitions
+    from toolpost.catalog.lock import Difference, Lock
     from toolpost.configuration.settings import Settings
     from toolpost.toolbox.box import Toolbox
+    from toolpost.toolbox.lock_comparison import LockComparison
 
 app = Commands(help="Pin the definitions of tools.")
 
@@ -106,69 +106,7 @@ def approve(common: CommonOptions, names: Names = None, yes: Yes = False) -> Non
     run_command(work, common)
 
 
-class _LockComparison(Struct, frozen=True, kw_only=True):
-    """Lock file and the current tools of each source; `failed` has the sources that cannot be listed, and why.
-
-    `seen` are the definitions of sources that the lock file does not have, as they were first seen.
-    A source is `partial` if signed-in users may see more tools; a tool missing from its list may still exist.
-    """
-
-    lock: Lock
-    seen: dict[str, SeenDefinitions]
-    configured: set[str]
-    listed: Pins
-    failed: dict[str, str]
-    partial: set[str]
-
-    def differences(self) -> list[Difference]:
-        """Return the differences of the pinned sources, and the changes of others since they were first seen."""
-        from toolpost.catalog.lock import Difference, compare
-
-        differences: list[Difference] = []
-        for source, before in self.lock.sources.items():
-            if source in self.listed:
-                differences += compare(source, before, self.listed[source], whole=source not in self.partial)
-            elif source not in self.configured:
-                differences += [Difference(source, name, "gone", pin, None) for name, pin in sorted(before.items())]
-        for source in self.unpinned:
-            if source not in self.seen:
-                continue
-            found = compare(source, self.seen[source].pins, self.listed[source], whole=False)
-            differences += [one for one in found if one.kind == "changed"]
-        return differences
-
-    @property
-    def unpinned(self) -> list[str]:
-        """Return the sources that the lock file lacks."""
-        return [source for source in self.listed if source not in self.lock.sources]
-
-    def everything(self) -> Pins:
-        """Return the pins of all configured sources; sources that cannot be listed keep theirs."""
-        pins_by_source = {name: dict(pins) for name, pins in self.lock.sources.items() if name in self.configured}
-        for source, pins in self.listed.items():
-            pins_by_source[source] = (
-                {**pins_by_source.get(source, {}), **pins} if source in self.partial else dict(pins)
-            )
-        return pins_by_source
-
-    def accept(self, chosen: Sequence[Difference]) -> bool:
-        """Accept these differences, in the lock file where it has their source; return whether it was written."""
-        pins = {name: dict(pins) for name, pins in self.lock.sources.items()}
-        for one in chosen:
-            if one.source not in pins:
-                if one.after is not None:
-                    self.seen[one.source].accept(one.tool, one.after)
-                continue
-            pins[one.source].pop(one.tool, None)
-            if one.after is not None:
-                pins[one.source][one.tool] = one.after
-        is_written = any(one.source in pins for one in chosen)
-        if is_written:
-            self.lock.write({name: tools for name, tools in pins.items() if tools or name in self.configured})
-        return is_written
-
-
-async def _compare_sources(config: Path | None, output: Output) -> _LockComparison:
+async def _compare_sources(config: Path | None, output: Output) -> LockComparison:
     from toolpost.catalog.lock import Lock
     from toolpost.configuration.loading import load_settings
 
@@ -182,21 +120,12 @@ async def _compare_sources(config: Path | None, output: Output) -> _LockComparis
         return _compare(box, loaded.settings, Lock(loaded.settings.lock))
 
 
-def _compare(box: Toolbox, settings: Settings, lock: Lock) -> _LockComparison:
-    from toolpost.toolbox.wiring import seen_definitions
+def _compare(box: Toolbox, settings: Settings, lock: Lock) -> LockComparison:
+    from toolpost.toolbox.lock_comparison import compare_with_lock
 
-    states = {state.name: state for state in box.report}
-    up = {name: box.sources.index.pins(name) for name, state in states.items() if state.ok}
-    folder = settings.data_dir
-    configs = {} if folder is None else {listing.config.name: listing.config for listing in box.sources.index.listings}
-    return _LockComparison(
-        lock=lock,
-        seen={name: seen_definitions(folder, config) for name, config in configs.items() if folder is not None},
-        configured={source.name for source in settings.all_sources()},
-        listed=up,
-        failed={name: describe_failure(state, box) for name, state in states.items() if not state.ok},
-        partial={listing.config.name for listing in box.sources.index.listings if not listing.sure},
-    )
+    comparison = compare_with_lock(box, settings, lock)
+    failed = {state.name: describe_failure(state, box) for state in box.report if not state.ok}
+    return replace(comparison, failed=failed)
 
 
 def changes_since_seen(box: Toolbox, settings: Settings) -> list[str]:
@@ -212,7 +141,7 @@ def changes_since_seen(box: Toolbox, settings: Settings) -> list[str]:
     ]
 
 
-def _check(comparison: _LockComparison, output: Output) -> int:
+def _check(comparison: LockComparison, output: Output) -> int:
     if not comparison.lock.path.exists():
         raise ToolError(f"{comparison.lock.path.name} does not exist; `toolpost lock` writes it", code="no_lock")
     differences = comparison.differences()
@@ -229,11 +158,11 @@ def _check(comparison: _LockComparison, output: Output) -> int:
     return max(_finish(comparison, differences, output, written=False), int(bool(differences or comparison.unpinned)))
 
 
-def _advise_to_pin(comparison: _LockComparison, output: Output) -> None:
+def _advise_to_pin(comparison: LockComparison, output: Output) -> None:
     output.note(f"{comparison.lock.path.name} does not have all sources; `toolpost lock` adds them.")
 
 
-def _select(comparison: _LockComparison, names: Sequence[str]) -> list[Difference]:
+def _select(comparison: LockComparison, names: Sequence[str]) -> list[Difference]:
     """Return the differences of these tools and sources; raise a ToolError for an unknown name."""
     differences = comparison.differences()
     if not names:
@@ -248,7 +177,7 @@ def _select(comparison: _LockComparison, names: Sequence[str]) -> list[Differenc
     return [one for one in differences if one.name in names or one.source in names]
 
 
-def _is_pinned(comparison: _LockComparison, name: str) -> bool:
+def _is_pinned(comparison: LockComparison, name: str) -> bool:
     source, _, tool = name.partition(".")
     return tool in comparison.lock.sources.get(source, {})
 
@@ -260,7 +189,7 @@ def _confirm(question: str, output: Output, *, yes: bool) -> None:
 
 
 def _show_differences(
-    comparison: _LockComparison, found: Sequence[Difference], output: Output, *, pinning: bool = True
+    comparison: LockComparison, found: Sequence[Difference], output: Output, *, pinning: bool = True
 ) -> None:
     """Show the differences and unpinned sources; on stderr where stdout is for JSON."""
     for one in found:
@@ -285,7 +214,7 @@ def describe_difference(one: Difference) -> list[str]:
     return lines
 
 
-def _finish(comparison: _LockComparison, found: Sequence[Difference], output: Output, *, written: bool) -> int:
+def _finish(comparison: LockComparison, found: Sequence[Difference], output: Output, *, written: bool) -> int:
     failed = bool(comparison.failed)
     if output.as_json:
         differs = bool(found or comparison.unpinned) and not written

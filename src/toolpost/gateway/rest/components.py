@@ -178,6 +178,11 @@ _VERDICT: dict[str, Any] = {
     "answerers": {"type": ["array", "null"], "items": TEXT},
     "four_eyes": _FLAG,
 }
+_REASONS = {
+    "type": "object",
+    "additionalProperties": TEXT,
+    "description": "Sources that cannot be compared, and why",
+}
 _CHANGE = record(texts("part", "before", "after"))
 _HELD = or_null(
     record(
@@ -704,6 +709,33 @@ COMPONENTS: dict[str, Any] = {
             "p95_ms": _MAYBE_NUMBER,
         }
     ),
+    "Lock": record(
+        {
+            "path": TEXT,
+            "exists": _FLAG,
+            "sources": {**_TALLY, "description": "The number of pinned tools, by source"},
+            "unpinned": {**array(TEXT), "description": "Sources that the file lacks"},
+            "failed": _REASONS,
+        }
+    ),
+    "LockDiff": record(
+        {
+            "differences": array(
+                record(
+                    {
+                        **texts("source", "tool"),
+                        "kind": {"enum": ["changed", "new", "gone"]},
+                        "changes": array(_CHANGE),
+                        "pinned": {**_FLAG, "description": "Whether the file has the source"},
+                        "hash": {**MAYBE_TEXT, "description": "Of the current definition, for the approval"},
+                        "pinned_hash": MAYBE_TEXT,
+                    }
+                )
+            ),
+            "failed": _REASONS,
+        }
+    ),
+    "LockApproval": record({"approved": array(TEXT), "path": TEXT}),
     "SourceLog": record(
         {
             "lines": array(

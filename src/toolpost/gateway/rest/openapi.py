@@ -19,6 +19,7 @@ from toolpost.gateway.rest import (
     event_stream,
     insight,
     keys,
+    lock,
     new_sources,
     pending,
     policy,
@@ -53,6 +54,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *sources.OPERATIONS,
     *sessions.OPERATIONS,
     *keys.OPERATIONS,
+    *lock.OPERATIONS,
     *policy.OPERATIONS,
     *about.OPERATIONS,
 )
