@@ -182,19 +182,19 @@ class EventLogTests(StoreFixtures):
             call = call_ref(run_id, f"call_of_{run_id}", who=who, tool=tool)
             await emit(store, event(call=call), event(COMPLETED if who is ANN else FAILED, call=call))
 
-        async def found(tenant: str | None = "acme", **only: str) -> list[str]:
-            runs = await store.events.runs(tenant=tenant, only=RunFilter(**only))
-            assert await store.events.count_runs(tenant=tenant, only=RunFilter(**only)) == len(runs)
+        async def found(only: RunFilter, tenant: str | None = "acme") -> list[str]:
+            runs = await store.events.runs(tenant=tenant, only=only)
+            assert await store.events.count_runs(tenant=tenant, only=only) == len(runs)
             return [run.run_id for run in runs]
 
-        assert await found() == ["run_b", "run_a"]
-        assert await found(source="mail") == ["run_a"]
-        assert await found(q="MAIL") == ["run_b", "run_a"]
-        assert await found(q="bob") == await found(status="failed") == ["run_b"]
-        assert await found(q="un_A", status="completed") == ["run_a"]
-        assert await found(q="%") == await found(q="eve") == []
-        assert await found(None, q="un_") == ["run_x", "run_b", "run_a"]
-        assert await found(None, caller="key:one") == []
+        assert await found(RunFilter()) == ["run_b", "run_a"]
+        assert await found(RunFilter(source="mail")) == ["run_a"]
+        assert await found(RunFilter(q="MAIL")) == ["run_b", "run_a"]
+        assert await found(RunFilter(q="bob")) == await found(RunFilter(status="failed")) == ["run_b"]
+        assert await found(RunFilter(q="un_A", status="completed")) == ["run_a"]
+        assert await found(RunFilter(q="%")) == await found(RunFilter(q="eve")) == []
+        assert await found(RunFilter(q="un_"), None) == ["run_x", "run_b", "run_a"]
+        assert await found(RunFilter(caller="key:one"), None) == []
 
     async def test_the_details_of_a_run_follow_from_its_events(self, store: Store) -> None:
         call, inner = call_ref("run_1", "outer"), call_ref("run_1", "inner")

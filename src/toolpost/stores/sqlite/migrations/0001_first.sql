@@ -37,9 +37,11 @@ CREATE TABLE runs (
 );
 CREATE INDEX runs_open ON runs (owner) WHERE open_calls > 0;
 CREATE INDEX runs_user ON runs (tenant, user, nr);
-CREATE INDEX runs_tool ON runs (tool_name, nr);
-CREATE INDEX runs_started ON runs (started_at);
-CREATE INDEX runs_status ON runs (status);
+-- For lists of runs, without notices of sources and of the catalog.
+CREATE INDEX runs_tenant ON runs (tenant) WHERE root_call <> '';
+CREATE INDEX runs_tool ON runs (tenant, tool_name) WHERE root_call <> '';
+CREATE INDEX runs_started ON runs (tenant, started_at) WHERE root_call <> '';
+CREATE INDEX runs_status ON runs (tenant, status) WHERE root_call <> '';
 
 -- The number of runs and events that the log should contain: one row. Without a key, the log is new.
 CREATE TABLE ledger (
