@@ -134,6 +134,7 @@ def test_events_can_be_chosen_by_number_tool_type_and_time(toolpost: Run) -> Non
     assert shown("-n", "2", "--tool", "local.*") == ["local.wait 400", "local.wait 420"]
     assert shown("--tool", "local.a*") == ["local.add 400", "local.add 405", "local.add 410"]
     assert shown("--type", "tool_call_failed", "--type", "410") == ["local.add 410", "local.wait 420"]
+    assert shown("--type", "tool_call_*ED", "--tool", "local.wait")[-1] == "local.wait 420"
     assert len(shown("--since", "1h", "--tool", "local.*")) == 5
     assert shown("--since", "2999-01-01") == []
     assert "No events match." in toolpost("events", "--since", "2999-01-01").out

@@ -18,8 +18,15 @@ from toolpost.cli.output import Output, format_json_line, format_time
 from toolpost.cli.runner import FAILED, create_store, no_source, run_with_box
 from toolpost.contracts.callers import KEY_ID
 from toolpost.contracts.errors import ErrorCategory, ToolError
-from toolpost.contracts.events import EventCode, EventFilter, RunFilter, RunSummary, StoredEvent
-from toolpost.contracts.nearest_names import nearest
+from toolpost.contracts.events import (
+    PROGRESS,
+    EventCode,
+    EventFilter,
+    RunFilter,
+    RunSummary,
+    StoredEvent,
+    parse_event_types,
+)
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.storage import ArtifactRef
 
@@ -33,9 +40,6 @@ _LOOK_S = 15.0
 _MAX_VALUE_CHARS = 80
 _HIDDEN = frozenset({"tool_name", "correlation_id", "forgotten"})
 _WHOLE_FROM = 10  # from here on a fraction of a number says nothing
-# Progress of tools shares a code with that of subagents, but users search for another word.
-_PROGRESS = "PROGRESS"
-_TYPES = {code.name: code for code in EventCode} | {_PROGRESS: EventCode.SUBAGENT_ACTION}
 _STDOUT = Path("-")
 
 runs_app = Commands(help="List, show, cancel and verify runs.", no_args_is_help=True)
@@ -74,6 +78,20 @@ RunStatus = Annotated[
     Literal["running", "paused", "completed", "failed"] | None,
     typer.Option("--status", help="Only runs with this status."),
 ]
+RunTool = Annotated[
+    str | None,
+    typer.Option(
+        "--tool",
+        metavar="NAME",
+        help="Only runs of this tool; * matches any characters.",
+        autocompletion=completion.tool_names,
+    ),
+]
+RunSource = Annotated[str | None, typer.Option("--source", metavar="NAME", help="Only runs of tools of this source.")]
+RunText = Annotated[
+    str | None,
+    typer.Option("--search", metavar="TEXT", help="Only runs with this text in the ID, the tool or the user."),
+]
 
 
 def _caller_of(key: str | None) -> str | None:
@@ -89,11 +107,23 @@ def list_runs(
     since: Since = None,
     until: Until = None,
     status: RunStatus = None,
+    tool: RunTool = None,
+    source: RunSource = None,
+    search: RunText = None,
     all_tenants: AllTenants = False,
 ) -> None:
     """List the newest runs of your tenant."""
     check_operator(common.user, all_tenants=all_tenants)
-    only = RunFilter(user=for_, caller=_caller_of(key), since=parse_time(since), until=parse_time(until), status=status)
+    only = RunFilter(
+        tool=tool,
+        source=source,
+        q=search,
+        user=for_,
+        caller=_caller_of(key),
+        since=parse_time(since),
+        until=parse_time(until),
+        status=status,
+    )
 
     async def work(box: Toolbox, output: Output) -> int:
         runs = await box.runs(user=common.user, limit=limit, only=only, all_tenants=all_tenants)
@@ -230,14 +260,11 @@ def _show_run(
         output.text(f"artifact {artifact.id}: {artifact.name or artifact.tool_name}, {artifact.size} bytes")
 
 
-def _types(text: list[str]) -> list[str]:
-    for each in text:
-        name = each.upper().replace("-", "_")
-        if name not in _TYPES and name not in {str(int(code)) for code in EventCode}:
-            near = nearest(name, _TYPES)
-            hint = f"did you mean {near}?" if near else f"they are {', '.join(sorted(_TYPES))}"
-            raise typer.BadParameter(f"{each!r} is not an event type; {hint}")
-    return text
+def _codes(types: list[str]) -> frozenset[EventCode]:
+    try:
+        return parse_event_types(types)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 def parse_time(text: str | None) -> float | None:
@@ -288,7 +315,9 @@ Tool = Annotated[
 ]
 Type = Annotated[
     list[str] | None,
-    typer.Option("--type", metavar="TYPE", help="Only events of this type, such as TOOL_CALL_FAILED. Can be repeated."),
+    typer.Option(
+        "--type", metavar="TYPE", help="Only events of this type, such as TOOL_CALL_FAILED or TOOL_*. Can be repeated."
+    ),
 ]
 
 
@@ -330,7 +359,7 @@ def events(
 
     With --json, prints one object per line.
     """
-    codes = frozenset(_code(each) for each in _types(type_ or []))
+    codes = _codes(type_ or [])
     check_operator(common.user, all_tenants=all_tenants)
     only = EventFilter(
         tool=tool,
@@ -378,7 +407,7 @@ def _not_found(kind: Literal["run", "artifact"], given_id: str, user: str, outpu
 def event_text(event: StoredEvent) -> str:
     """Format an event on one line."""
     name = event.payload.get("tool_name", "")
-    code = _PROGRESS if event.code is EventCode.SUBAGENT_ACTION else event.code.name
+    code = PROGRESS if event.code is EventCode.SUBAGENT_ACTION else event.code.name
     is_request = event.code is EventCode.TOOL_CALL_REQUESTED and event.user
     whose = f"for {event.tenant}:{event.user}  " if is_request else ""
     return f"{event.id:>6}  {format_time(event.at)}  {code:<20}  {name}  {whose}{_payload_text(event)}".rstrip()
@@ -399,11 +428,6 @@ def _short(value: Any) -> str:
         return f"{value:.0f}" if abs(value) >= _WHOLE_FROM else f"{value:.3g}"
     text = format_json_line(value)
     return text if len(text) <= _MAX_VALUE_CHARS else f"{text[:_MAX_VALUE_CHARS]}…"
-
-
-def _code(text: str) -> EventCode:
-    name = text.upper().replace("-", "_")
-    return EventCode(int(name)) if name.isdigit() else _TYPES[name]
 
 
 def _report_rest(shown: int, wanted: _EventQuery, output: Output) -> None:

@@ -73,8 +73,8 @@ class EventCode(IntEnum):
     TICKET_REFUSED = 498
 
 
-_PROGRESS = "PROGRESS"  # progress of tools shares a code with that of subagents, but users search for another word
-EVENT_TYPES: Mapping[str, EventCode] = {code.name: code for code in EventCode} | {_PROGRESS: EventCode.SUBAGENT_ACTION}
+PROGRESS = "PROGRESS"  # progress of tools shares a code with that of subagents, but users search for another word
+EVENT_TYPES: Mapping[str, EventCode] = {code.name: code for code in EventCode} | {PROGRESS: EventCode.SUBAGENT_ACTION}
 
 
 def parse_event_types(texts: Iterable[str]) -> frozenset[EventCode]:
