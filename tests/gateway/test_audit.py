@@ -1,5 +1,7 @@
 """The audit trail: who called what, who allowed it and what came of it, without secrets, and proof against changes."""
 
+import csv
+import io
 import json
 import sqlite3
 from contextlib import closing
@@ -94,3 +96,36 @@ async def test_the_trail_of_a_tenant_has_the_keys_of_its_callers(tmp_path: Path)
         ("CALLER_KEY_REVOKED", key.id, "acme:olga"),
     ]
     assert text.rpartition("_")[2] not in trail
+
+
+async def test_the_trail_is_a_table_with_the_same_filters_and_no_formulas(tmp_path: Path) -> None:
+    async with served(tmp_path / "data", [add]) as gate:
+        for user in ("=cmd", "bot"):
+            await gate.box.call("add", {"a": 1, "b": 1}, user=f"acme:{user}")
+        reply = await gate.http.get("/api/v1/audit", params={"format": "csv", "type": "TOOL_CALL_COMPLETED"})
+        lines = await gate.http.get("/api/v1/audit", params={"user": "bot"})
+
+    table = list(csv.DictReader(io.StringIO(reply.text)))
+    assert reply.headers["content-type"].startswith("text/csv")
+    assert [(row["type"], row["tool"], row["user"]) for row in table] == [
+        ("TOOL_CALL_COMPLETED", "add", "'=cmd"),
+        ("TOOL_CALL_COMPLETED", "add", "bot"),
+    ]
+    assert json.loads(table[1]["payload"])["summary"] == 2
+    bots = [json.loads(line) for line in lines.text.splitlines()]
+    assert [event["user"] for event in bots] == ["bot"] * 3
+    assert bots[-1]["hash"] == table[1]["hash"]
+
+
+async def test_one_run_of_the_trail_is_verified_and_a_table_has_no_place_for_that(tmp_path: Path) -> None:
+    async with served(tmp_path / "data", [add]) as gate:
+        run_id = (await gate.box.call("add", {"a": 1, "b": 1}, user="acme:olga")).run_id
+        await gate.box.call("add", {"a": 1, "b": 1}, user="acme:olga")
+        one = await gate.http.get("/api/v1/audit", params={"run": run_id, "verify": "yes"})
+        table = await gate.http.get("/api/v1/audit", params={"format": "csv", "verify": "yes"})
+        none = await gate.http.get("/api/v1/audit", params={"run": "run_none"})
+
+    assert json.loads(one.text.splitlines()[-1]) == {"status": "verified", "problems": []}
+    assert len(one.text.splitlines()) == 4
+    assert (table.status_code, table.json()["code"]) == (400, "not_in_csv")
+    assert (none.status_code, none.json()["code"]) == (404, "run_not_found")

@@ -118,6 +118,85 @@ async def test_events_are_filtered_by_run_tool_and_user_and_those_of_others_do_n
     assert [event["user"] for event in found] == ["olga", "bot", "olga", "bot"]
 
 
+JSON = {"Accept": "application/json"}
+
+
+async def test_events_are_read_by_pages_newest_first_with_filters(gate: Served) -> None:
+    async def page(headers: dict[str, str] | None = None, **params: Any) -> Any:
+        reply = await gate.http.get("/api/v1/events", params=params, headers=JSON | (headers or {}))
+        assert reply.headers["content-type"] == "application/json"
+        return reply.json()
+
+    bot = await gate.key("acme:bot", "call")
+    await gate.box.call("add", {"a": 1, "b": 1}, user="acme:olga")
+    await gate.box.call("add", {"a": 1, "b": 1}, user="beta:bot")
+    await gate.box.call("drop", {"name": "t"}, user="acme:bot", run_id="run_x")
+    everything = (await page())["items"]
+    of_run, first = await page(limit=2, run="run_x"), await page(limit=3)
+    ends = await page(type="tool_call_completed,TOOL_CALL_F*")
+    by_user, by_tool, own = await page(user="olga"), await page(tool="dr*"), await page(bot, user="olga")
+    late = await page(since=everything[0]["at"])
+    middle = await page(after=everything[-1]["id"], before=everything[0]["id"], until=everything[1]["at"])
+
+    ids = [event["id"] for event in everything]
+    assert ids == sorted(ids, reverse=True)
+    assert {event["tenant"] for event in everything} == {"acme"}
+    assert [event["type"] for event in everything[:2]] == ["APPROVAL_REQUESTED", "TOOL_CALL_REQUESTED"]
+    assert of_run == {"items": everything[:2], "next": None}
+    assert first == {"items": everything[:3], "next": ids[2]}
+    assert [event["type"] for event in ends["items"]] == ["TOOL_CALL_COMPLETED"]
+    assert by_user["items"] == everything[2:]
+    assert by_tool["items"] == own["items"] == everything[:2]
+    assert (late["items"], middle["items"]) == (everything[:1], everything[1:-1])
+    assert late["next"] is None
+
+
+async def test_a_page_of_events_continues_in_the_middle_of_a_call(gate: Served) -> None:
+    for _ in range(3):
+        await gate.box.call("add", {"a": 1, "b": 1}, user="acme:olga")
+    found: list[int] = []
+    before: dict[str, int] = {}
+    while True:
+        reply = (await gate.http.get("/api/v1/events", params={"limit": 2, **before}, headers=JSON)).json()
+        found += [event["id"] for event in reply["items"]]
+        if reply["next"] is None:
+            break
+        before = {"before": reply["next"]}
+
+    assert found == list(range(found[0], found[0] - 9, -1))
+
+
+async def test_a_stream_sends_only_events_of_its_types(gate: Served) -> None:
+    async with listening(gate, type="TOOL_CALL_*ED,APPROVAL_REQUESTED", after=0) as events:
+        await gate.box.call("add", {"a": 1, "b": 1}, user="acme:olga")
+        await gate.box.call("drop", {"name": "t"}, user="acme:olga")
+        found = [event["type"] for event in await take(events, 5)]
+
+    assert found == [
+        "TOOL_CALL_REQUESTED",
+        "TOOL_CALL_STARTED",
+        "TOOL_CALL_COMPLETED",
+        "TOOL_CALL_REQUESTED",
+        "APPROVAL_REQUESTED",
+    ]
+
+
+async def test_a_wrong_request_for_events_is_a_problem_that_tells_what_to_do(gate: Served) -> None:
+    await gate.box.call("add", {"a": 1, "b": 1}, user="beta:bot", run_id="run_b")
+    requests: list[tuple[dict[str, Any], dict[str, str], int, str]] = [
+        ({"type": "TOOL_CALL_ENDED"}, JSON, 400, "unknown_event_type"),
+        ({"type": "TOOL_CALL_ENDED"}, {}, 400, "unknown_event_type"),
+        ({"run": "run_b"}, JSON, 404, "run_not_found"),
+        ({"since": 2, "until": 1}, JSON, 400, "invalid_range"),
+        ({"limit": 5}, {}, 400, "not_a_page"),
+        ({"limit": 5000}, JSON, 400, "invalid_parameter"),
+        ({"before": "bWFkZS11cA"}, JSON, 400, "invalid_parameter"),
+    ]
+    for params, headers, status, code in requests:
+        reply = await gate.http.get("/api/v1/events", params=params, headers=headers)
+        assert (reply.status_code, reply.json()["code"]) == (status, code), params
+
+
 @pytest.mark.req("NAPP-03")
 async def test_that_a_person_is_asked_comes_with_the_same_card_as_everywhere(gate: Served) -> None:
     http = httpx2.AsyncClient(headers=gate.http.headers, timeout=60, trust_env=False)

@@ -109,11 +109,6 @@ class AccountManager:
         """Return the account of a user at every service."""
         return [await self._state(service, person) for _, service in sorted(self.consents.services.items())]
 
-    def requested_scopes(self, provider: str) -> list[str]:
-        """Return the configured scopes of a sign-in at a service."""
-        service = self.consents.services.get(provider)
-        return [] if service is None else list(service.plan.scopes)
-
     async def connect(
         self, provider: str, person: Principal, *, redirect_uri: str = ""
     ) -> StartedSignIn | ConnectedAccount:

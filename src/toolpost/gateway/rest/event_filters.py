@@ -1,4 +1,4 @@
-"""Filters of events and runs that several operations share."""
+"""Filters of events and runs that several operations share, and the runs that a caller may see."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from toolpost.gateway.problems import Problem
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from toolpost.contracts.events import EventCode
+    from toolpost.contracts.events import EventCode, RunSummary
     from toolpost.gateway.rest.operations import JsonSchema, RestRequest
 
 _TEXT: JsonSchema = {"type": "string", "minLength": 1, "maxLength": 200}
@@ -58,3 +58,11 @@ def read_filter(request: RestRequest) -> EventFilter:
     since, until = read_times(query)
     user = request.only_user or query.get("user")
     return EventFilter(tool=query.get("tool"), codes=read_types(query), user=user, since=since, until=until)
+
+
+async def find_run(request: RestRequest, run_id: str, *, code: str = "run_not_found", status: int = 404) -> RunSummary:
+    """Return a run that is visible to the caller; other runs are not found."""
+    run = await request.box.run(run_id, user=request.user)
+    if run is None or (request.only_user is not None and run.user != request.only_user):
+        raise Problem(status, code, f"unknown run {run_id!r}")
+    return run

@@ -1,4 +1,4 @@
-"""Operations on events: a stream of server-sent events that clients can resume, and the export of the event log."""
+"""The operation on events: a stream of server-sent events that clients can resume, or pages as JSON."""
 
 from __future__ import annotations
 
@@ -9,29 +9,44 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response, StreamingResponse
 
-from toolpost.contracts.events import EventFilter
-from toolpost.gateway.event_feed import events_after
+from toolpost.gateway.problems import Problem
 from toolpost.gateway.rest.components import ref
-from toolpost.gateway.rest.operations import Operations, RestRequest, json_bytes
+from toolpost.gateway.rest.event_filters import (
+    AFTER,
+    BEFORE,
+    EVENT_LIMIT,
+    RUN_FILTER,
+    TIME_FILTERS,
+    TOOL_FILTER,
+    TYPE_FILTER,
+    USER_FILTER,
+    find_run,
+    read_filter,
+)
+from toolpost.gateway.rest.operations import JsonResponse, JsonSchema, Operations, RestRequest, json_bytes
 from toolpost.gateway.rest.pending import card_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterable
 
-    from toolpost.contracts.events import StoredEvent
+    from toolpost.contracts.events import EventFilter, StoredEvent
 
 OPERATIONS = Operations("events")
-_AFTER = {"type": "integer", "minimum": 0, "maximum": 2**63 - 1, "description": "Only events with a higher ID"}
-_FILTER = {"type": "string", "minLength": 1, "maxLength": 200}
+_OF_PAGES: dict[str, JsonSchema] = {
+    "before": BEFORE,
+    "limit": {name: value for name, value in EVENT_LIMIT.items() if name != "default"},
+    **TIME_FILTERS,
+}
+_JSON, _STREAM = "application/json", "text/event-stream"
 
 
 def event_stream(events: AsyncIterable[bytes]) -> StreamingResponse:
     """Return a stream of server-sent events that reverse proxies do not buffer."""
     headers = {"X-Accel-Buffering": "no"}
-    return StreamingResponse(_in_turns(events), media_type="text/event-stream", headers=headers)
+    return StreamingResponse(in_turns(events), media_type="text/event-stream", headers=headers)
 
 
-async def _in_turns(parts: AsyncIterable[bytes]) -> AsyncGenerator[bytes]:
+async def in_turns(parts: AsyncIterable[bytes]) -> AsyncGenerator[bytes]:
     """Yield to the event loop after each part, so that a long history does not block it."""
     async for part in parts:
         yield part
@@ -48,30 +63,60 @@ def server_event(name: str, data: Any, id: int | None = None) -> bytes:
     "GET",
     "/events",
     query={
-        "run": _FILTER,
-        "tool": {**_FILTER, "description": "A name; * matches any characters"},
-        "user": {**_FILTER, "description": "Of the caller's tenant"},
-        "after": _AFTER,
+        "run": RUN_FILTER,
+        "tool": TOOL_FILTER,
+        "user": USER_FILTER,
+        "type": TYPE_FILTER,
+        "after": AFTER,
+        **_OF_PAGES,
     },
     headers={"Last-Event-ID": {"type": "string", "pattern": "^[0-9]{1,18}$"}},
-    answers={200: {"text/event-stream": ref("EventMessage")}},
+    answers={200: {_STREAM: ref("EventMessage"), _JSON: ref("EventPage")}},
+    problems=(404,),
 )
 async def stream_events(request: RestRequest) -> Response:
-    """Stream events as they happen, from now on or after a given event."""
+    """Stream events as they happen, or with `Accept: application/json` return a page of them, newest first."""
+    accepted = request.raw.headers.get("accept", "")
+    if _JSON in accepted and _STREAM not in accepted:
+        return await _page(request)
+    for name in _OF_PAGES:
+        if name in request.query:
+            detail = f"a stream has no `{name}`: send `Accept: {_JSON}` for pages, or omit it"
+            raise Problem(400, "not_a_page", detail)
     if request.raw.method == "HEAD":  # an endless stream without a body would hold the connection
         return Response(media_type="text/event-stream")
-    return event_stream(_stream(request))
+    return event_stream(_stream(request, read_filter(request)))
 
 
-async def _stream(request: RestRequest) -> AsyncGenerator[bytes]:
+async def _page(request: RestRequest) -> Response:
+    query = request.query
+    run_id, limit = query.get("run"), int(query.get("limit", EVENT_LIMIT["default"]))
+    if run_id is not None:
+        await find_run(request, run_id)
+    found = await request.box.store.events.read(
+        tenant=request.tenant,
+        run_id=run_id,
+        after=query.get("after", 0),
+        before=query.get("before"),
+        limit=limit + 1,
+        only=read_filter(request),
+        newest=True,
+    )
+    events = found[::-1][:limit]
+    following = events[-1].id if len(found) > limit else None
+    items = [event.to_dict() for event in events]
+    return JsonResponse({"items": items, "next": following}, headers={"Vary": "Accept"})
+
+
+async def _stream(request: RestRequest, only: EventFilter) -> AsyncGenerator[bytes]:
     query, last = request.query, request.raw.headers.get("last-event-id")  # sent by browsers when they reconnect
     after: int | None = query.get("after") if last is None else int(last)
     run_id: str | None = query.get("run")
-    only = EventFilter(tool=query.get("tool"), user=request.only_user or query.get("user"))
 
     def wanted(event: StoredEvent) -> bool:
         name = str(event.payload.get("tool_name", ""))
-        return only.user in (None, event.user) and (only.tool is None or fnmatchcase(name, only.tool))
+        is_of_type = not only.codes or event.code in only.codes
+        return is_of_type and only.user in (None, event.user) and (only.tool is None or fnmatchcase(name, only.tool))
 
     feed = request.service.feed
     async for event in feed.listen(tenant=request.tenant, run_id=run_id, after=after, only=only, wanted=wanted):
@@ -83,25 +128,3 @@ async def _stream(request: RestRequest) -> AsyncGenerator[bytes]:
                 await request.box.pending.describe_event(event, by=request.user, show=partial(card_of, request)),
                 event.id,
             )
-
-
-@OPERATIONS.declare(
-    "GET",
-    "/audit",
-    scope=("admin",),
-    query={"after": _AFTER, "verify": {"type": "string", "enum": ["yes", "no"], "default": "no"}},
-    answers={200: {"application/x-ndjson": {"type": "string"}}},
-)
-async def export_audit(request: RestRequest) -> Response:
-    """Export all events of the tenant as JSON lines with their hashes, and verify the event log."""
-    problems = (
-        await request.box.store.events.verify(tenant=request.tenant) if request.query["verify"] == "yes" else None
-    )
-    return StreamingResponse(_in_turns(_export(request, problems)), media_type="application/x-ndjson")
-
-
-async def _export(request: RestRequest, problems: list[str] | None) -> AsyncGenerator[bytes]:
-    async for event in events_after(request.box.store.events, request.query.get("after", 0), tenant=request.tenant):
-        yield json_bytes({**event.to_dict(), "user": event.user}) + b"\n"
-    if problems is not None:
-        yield json_bytes({"status": "changed" if problems else "verified", "problems": problems}) + b"\n"

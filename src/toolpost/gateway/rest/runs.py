@@ -18,6 +18,7 @@ from toolpost.gateway.rest.event_filters import (
     TOOL_FILTER,
     TYPE_FILTER,
     USER_FILTER,
+    find_run,
     read_times,
     read_types,
 )
@@ -161,14 +162,6 @@ async def verify_run(request: RestRequest) -> Response:
     run = await find_run(request, request.path["run_id"])
     problems = await request.box.store.events.verify(run.run_id, tenant=request.tenant)
     return JsonResponse({"status": "changed" if problems else "verified", "problems": problems, "events": run.events})
-
-
-async def find_run(request: RestRequest, run_id: str, *, code: str = "run_not_found", status: int = 404) -> RunSummary:
-    """Return a run that is visible to the caller; other runs are not found."""
-    run = await request.box.run(run_id, user=request.user)
-    if run is None or (request.only_user is not None and run.user != request.only_user):
-        raise Problem(status, code, f"unknown run {run_id!r}")
-    return run
 
 
 def _to_dict(run: RunSummary, details: RunDetails) -> dict[str, Any]:

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
 OPERATIONS = Operations("sessions")
 FEATURES = (
-    *("sessions", "tools", "keys", "policy", "about", "sources", "lock", "accounts"),
+    *("sessions", "tools", "keys", "policy", "about", "sources", "lock"),
     *("pending.viewer", "pending.async", "pending.filters", "pending.escalate", "pending.preview"),
+    *("runs.filters", "runs.details", "runs.events", "runs.verify", "events.pages", "events.type", "audit.csv"),
 )
 """The parts of the interface that a console can rely on; a gateway of another version may lack some."""
 _TICKET = {
