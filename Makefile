@@ -68,7 +68,7 @@ console/node_modules/.installed: console/package.json console/package-lock.json 
 	npm ci --prefix console --ignore-scripts --loglevel=error
 	@touch $@
 
-$(CONSOLE): console/node_modules/.installed $(wildcard console/*.html console/*.ts console/*.json) $(shell find console/src console/public -type f)
+$(CONSOLE): console/node_modules/.installed $(wildcard console/*.html console/*.ts console/*.json) $(shell find console/src console/public packages/approval-card/src -type f)
 	npm run --prefix console --silent build -- --logLevel warn
 
 # The browser of tests/browser is the system's own. Where none can be brought the setup goes on, and says so.

@@ -1,7 +1,8 @@
+import { gistOf } from '@toolpost/approval-card/card/gist';
+
 import type { Card } from '../api/types';
 import { Foreign } from '../ui/Foreign';
 import { words } from '../words';
-import { gistOf } from './gist';
 import { serviceOf, shortUser } from './kinds';
 
 /** What a card is about, in one line. `strong` makes the values bold. */

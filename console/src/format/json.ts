@@ -1,4 +1,1 @@
-/** A value as JSON; nothing for a value that JSON does not have. */
-export function jsonText(value: unknown, indent?: number): string {
-  return value === undefined ? '' : JSON.stringify(value, null, indent);
-}
+export * from '@toolpost/approval-card/format/json';

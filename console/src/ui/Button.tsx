@@ -1,38 +1,13 @@
-import type { ButtonHTMLAttributes, ReactNode, Ref } from 'react';
+import { buttonClasses, type ButtonProps } from '@toolpost/approval-card/ui/Button';
+import type { ReactNode } from 'react';
 
 import styles from './Button.module.css';
 import { classes } from './classes';
 import { Glyph } from './Glyph';
 import type { Icon } from './icons';
-import { Kbd } from './Kbd';
 import { Tooltip } from './Tooltip';
 
-export type ButtonLook = 'plain' | 'primary' | 'danger' | 'ghost';
-export type ButtonSize = 's' | 'l' | 'xl';
-
-export interface ButtonProps extends ButtonHTMLAttributes<HTMLButtonElement> {
-  look?: ButtonLook;
-  size?: ButtonSize;
-  icon?: Icon;
-  /** The key that does the same, shown inside the button. */
-  hint?: string;
-  ref?: Ref<HTMLButtonElement>;
-}
-
-/** Class names for a link that looks like a button. */
-export function buttonClasses(look: ButtonLook = 'plain', size: ButtonSize = 's'): string {
-  return classes(styles.button, look !== 'plain' && styles[look], size !== 's' && styles[size]);
-}
-
-export function Button({ look = 'plain', size = 's', icon, hint, children, className, ...rest }: ButtonProps) {
-  return (
-    <button type="button" {...rest} className={classes(buttonClasses(look, size), className)}>
-      {icon && <Glyph icon={icon} size={size === 's' ? 14 : 16} />}
-      {children}
-      {hint && <Kbd>{hint}</Kbd>}
-    </button>
-  );
-}
+export * from '@toolpost/approval-card/ui/Button';
 
 /** A button that is an icon alone; `label` is its name and its tooltip. */
 export function IconButton({
@@ -49,7 +24,7 @@ export function IconButton({
         type="button"
         aria-label={label}
         {...rest}
-        className={classes(buttonClasses(look, size), styles.square, className)}
+        className={classes(buttonClasses(look, size), styles.square, size === 'l' && styles.l, className)}
       >
         <Glyph icon={icon} size={size === 's' ? 14 : 16} />
       </button>

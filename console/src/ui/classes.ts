@@ -1,4 +1,1 @@
-/** Join class names, leaving out what is not set. */
-export function classes(...names: (string | false | null | undefined)[]): string {
-  return names.filter(Boolean).join(' ');
-}
+export * from '@toolpost/approval-card/ui/classes';

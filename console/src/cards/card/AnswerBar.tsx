@@ -1,25 +1,26 @@
+import pieces from '@toolpost/approval-card/card/card.module.css';
+import { ApprovalButtons } from '@toolpost/approval-card/card/ApprovalButtons';
+import { offers } from '@toolpost/approval-card/card/decisions';
+import { DenyForm } from '@toolpost/approval-card/card/DenyForm';
+import { UnknownAnswers } from '@toolpost/approval-card/card/UnknownAnswers';
 import { useState, type Ref } from 'react';
 
 import { useMe } from '../../api/session';
 import type { Answer, Card } from '../../api/types';
 import { useNow } from '../../format/clock';
+import { useKeys } from '../../shell/keys';
 import { Button } from '../../ui/Button';
 import { Foreign } from '../../ui/Foreign';
-import { CloseIcon, DoneIcon, PassOnIcon, WritesIcon } from '../../ui/icons';
-import { usePhone } from '../../ui/media';
+import { PassOnIcon } from '../../ui/icons';
 import { words } from '../../words';
 import { mayAnswer, whyNot } from '../answering';
 import { answerCard, isBusy, usePhase } from '../answers';
-import { isDefinitionChange } from '../kinds';
-import styles from './card.module.css';
+import { lastReasons, rememberReason } from '../reasons';
 import { AnswerState } from './AnswerState';
 import { ConsentAnswer } from './ConsentAnswer';
-import { DenyForm } from './DenyForm';
 import { InputAnswer } from './InputAnswer';
 import { LaterMenu } from './LaterMenu';
 import { PassOnForm } from './PassOnForm';
-import { UnknownAnswers } from './UnknownAnswers';
-import { usePressGuard } from './use-press';
 
 interface AnswerBarProps {
   card: Card;
@@ -42,10 +43,15 @@ export function AnswerBar({ card, open, quiet, onEdit, onNext, ref }: AnswerBarP
   const busy = isBusy(phase);
   const over = card.status === 'open' && card.expires_at <= now && !busy;
   const answer = (given: Answer) => void answerCard(card, given);
+  useKeys(form === 'deny' ? { Escape: close } : {});
+  function deny(reason: string) {
+    rememberReason(reason);
+    answer({ decision: 'deny', ...(reason !== '' && { reason }) });
+  }
 
   if (!open || busy || over) {
     return (
-      <footer ref={ref} className={styles.foot}>
+      <footer ref={ref} className={pieces.foot}>
         <AnswerState card={card} phase={phase} expired={over} onNext={onNext} />
       </footer>
     );
@@ -53,7 +59,7 @@ export function AnswerBar({ card, open, quiet, onEdit, onNext, ref }: AnswerBarP
   if (!mayAnswer(card, me)) {
     const not = whyNot(card, me);
     return (
-      <footer ref={ref} className={styles.foot}>
+      <footer ref={ref} className={pieces.foot}>
         <p className="soft">
           {words.cards.youCannot} {card.viewer?.why_not ? <Foreign text={card.viewer.why_not} /> : not && words.cards.whyNot[not]}
         </p>
@@ -61,9 +67,9 @@ export function AnswerBar({ card, open, quiet, onEdit, onNext, ref }: AnswerBarP
     );
   }
   return (
-    <footer ref={ref} className={styles.foot}>
+    <footer ref={ref} className={pieces.foot}>
       {phase.at === 'refused' && <AnswerState card={card} phase={phase} expired={false} onNext={onNext} />}
-      {form === 'deny' && <DenyForm card={card} onAnswer={answer} onClose={close} />}
+      {form === 'deny' && <DenyForm action={card} reasons={lastReasons()} onDeny={deny} onClose={close} />}
       {form === 'pass-on' && <PassOnForm card={card} onClose={close} />}
       {form === undefined && (
         <Answers
@@ -89,84 +95,33 @@ interface AnswersProps {
 }
 
 function Answers({ card, quiet, onAnswer, onEdit, onDeny, onPassOn }: AnswersProps) {
-  const offered = new Set(card.answers.map((answer) => answer.decision));
-  const allowed = card.viewer?.may;
-  const can = (decision: string) => offered.has(decision) && (allowed === undefined || allowed.includes(decision));
+  const can = (decision: string) => offers(card, decision);
   if (card.kind === 'consent') return <ConsentAnswer card={card} canDeny={can('deny')} onDeny={onDeny} />;
-  if (card.kind === 'unknown') return <UnknownAnswers card={card} onAnswer={onAnswer} onDeny={can('deny') ? onDeny : undefined} />;
+  if (card.kind === 'unknown') return <UnknownAnswers action={card} onAnswer={onAnswer} />;
   if (card.kind === 'input') return <InputAnswer card={card} onAnswer={onAnswer} onDeny={can('deny') ? onDeny : undefined} />;
-  return <ApprovalAnswers {...{ card, quiet, can, onAnswer, onEdit, onDeny, onPassOn }} />;
+  return (
+    <ApprovalButtons
+      action={card}
+      can={can}
+      quiet={quiet}
+      onApprove={() => onAnswer({ decision: 'approve' })}
+      onEdit={onEdit}
+      onDeny={onDeny}
+      more={<More card={card} onPassOn={onPassOn} />}
+    />
+  );
 }
 
-function ApprovalAnswers({
-  card,
-  quiet,
-  can,
-  onAnswer,
-  onEdit,
-  onDeny,
-  onPassOn,
-}: AnswersProps & { can: (decision: string) => boolean }) {
-  const phone = usePhone();
+function More({ card, onPassOn }: { card: Card; onPassOn: () => void }) {
   const { features } = useMe().server;
-  const guarded = usePressGuard(card.id);
-  const size = phone ? 'xl' : 'l';
-  const approve = can('approve') && (
-    <Button
-      look="primary"
-      size={size}
-      icon={DoneIcon}
-      hint="A"
-      data-answer="approve"
-      disabled={quiet}
-      onClick={guarded(() => onAnswer({ decision: 'approve' }))}
-    >
-      {isDefinitionChange(card) ? words.cards.acceptAndRun : words.cards.approve}
-    </Button>
-  );
-  const deny = can('deny') && (
-    <Button look="danger" size={size} icon={CloseIcon} hint="D" data-answer="deny" onClick={guarded(onDeny)}>
-      {words.cards.deny}
-    </Button>
-  );
-  const edit = can('modify') && (
-    <Button
-      look={phone ? 'ghost' : 'plain'}
-      size="l"
-      icon={phone ? undefined : WritesIcon}
-      hint="E"
-      data-answer="modify"
-      className={styles.wide}
-      onClick={guarded(onEdit)}
-    >
-      {words.cards.approveChanges}
-    </Button>
-  );
-  if (phone) {
-    return (
-      <>
-        <p className={styles.note}>{quiet ? words.cards.seeAll : words.cards.bindingShort}</p>
-        <div className={styles.two}>
-          {deny}
-          {approve}
-        </div>
-        {edit}
-      </>
-    );
-  }
   return (
     <>
-      {approve}
-      {edit}
-      {deny}
-      <span className="end row">
-        {features.includes('pending.escalate') && (
-          <Button look="ghost" size="l" icon={PassOnIcon} hint="P" data-answer="pass-on" onClick={onPassOn}>
-            {words.cards.passOn}
-          </Button>
-        )}
-        <LaterMenu card={card} />
-      </span>
+      {features.includes('pending.escalate') && (
+        <Button look="ghost" size="l" icon={PassOnIcon} hint="P" data-answer="pass-on" onClick={onPassOn}>
+          {words.cards.passOn}
+        </Button>
+      )}
+      <LaterMenu card={card} />
     </>
   );
 }

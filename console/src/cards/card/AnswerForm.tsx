@@ -1,3 +1,4 @@
+import pieces from '@toolpost/approval-card/card/card.module.css';
 import { useState, type ReactNode } from 'react';
 
 import { plain, type Json } from '../../schema/json';
@@ -7,7 +8,6 @@ import { SchemaForm } from '../../schema/SchemaForm';
 import { validate } from '../../schema/validate';
 import { Button } from '../../ui/Button';
 import { words } from '../../words';
-import styles from './card.module.css';
 
 interface AnswerFormProps {
   schema: JsonSchema;
@@ -22,7 +22,7 @@ export default function AnswerForm({ schema, onSend, children }: AnswerFormProps
   const [broken, setBroken] = useState(false);
   return (
     <form
-      className={styles.form}
+      className={pieces.form}
       onSubmit={(event) => {
         event.preventDefault();
         setShowAll(true);

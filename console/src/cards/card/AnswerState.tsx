@@ -1,3 +1,5 @@
+import pieces from '@toolpost/approval-card/card/card.module.css';
+import { decisionWords, endWords } from '@toolpost/approval-card/card/Receipt';
 import type { Card } from '../../api/types';
 import { useRecentEvents } from '../../live/recent';
 import { numberOf, textOf } from '../../live/events';
@@ -19,7 +21,7 @@ interface AnswerStateProps {
 export function AnswerState({ card, phase, expired, onNext }: AnswerStateProps) {
   if (phase.at === 'refused') {
     return (
-      <div className={styles.problem} role="alert">
+      <div className={pieces.problem} role="alert">
         <Foreign text={phase.problem.detail} block /> <span className="mono t12">{phase.problem.code}</span>
         {phase.problem.errors.map((error) => (
           <div key={error}>
@@ -47,16 +49,8 @@ function Words({ card, phase, expired }: Omit<AnswerStateProps, 'onNext'>) {
   if (phase.at === 'running') return <Running card={card} denied={phase.decision === 'deny'} />;
   if (phase.at === 'ended') return <Chip tone={phase.decision === 'deny' ? 'idle' : 'ok'}>{endWords(phase.decision)}</Chip>;
   if (expired || card.status === 'expired') return words.cards.expired;
-  if (card.answered_by !== null) {
-    const decision = card.answer?.decision ?? card.status;
-    return <Foreign text={words.cards.answeredBy(card.answered_by, words.cards.decisions[decision] ?? decision)} />;
-  }
+  if (card.answered_by !== null) return <Foreign text={words.cards.answeredBy(card.answered_by, decisionWords(card))} />;
   return words.cards.statuses[card.status];
-}
-
-function endWords(decision: string): string {
-  if (decision === 'deny') return words.cards.denied;
-  return decision === 'approve' || decision === 'modify' ? words.cards.approved : words.cards.answered;
 }
 
 /** The last progress that the running call reported. */

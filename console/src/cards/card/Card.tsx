@@ -1,3 +1,5 @@
+import { DefinitionChanges } from '@toolpost/approval-card/card/DefinitionChanges';
+import { useSeenEnd } from '@toolpost/approval-card/card/use-seen-end';
 import { lazy, Suspense, useRef, useState, type ReactNode } from 'react';
 
 import type { Card as CardData } from '../../api/types';
@@ -8,12 +10,10 @@ import { BeforeThis, LikeIt, Rail, RailRows } from './Rail';
 import styles from './card.module.css';
 import { CardHead } from './CardHead';
 import { Details, type DetailTab } from './Details';
-import { DefinitionChanges } from './DefinitionChanges';
 import { Outcome } from './Outcome';
 import { CardTop } from './CardTop';
 import { isDefinitionChange } from '../kinds';
 import { useCardKeys } from './use-card-keys';
-import { useSeenEnd } from './use-seen-end';
 
 const EditForm = lazy(() => import('./EditForm'));
 
@@ -45,7 +45,7 @@ export function Card({ card, position, onBack, onNext, onPrevious }: CardProps) 
           <CardHead card={card} />
           <Main card={card} editing={editing} onEdited={() => setEditing(false)}>
             {isDefinitionChange(card) ? (
-              <DefinitionChanges card={card} />
+              <DefinitionChanges action={card} />
             ) : (
               hasDetails(card) && <Details card={card} tab={tab} onTab={setTab} onOpenFold={see} />
             )}

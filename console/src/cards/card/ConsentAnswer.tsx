@@ -1,3 +1,4 @@
+import pieces from '@toolpost/approval-card/card/card.module.css';
 import type { Card } from '../../api/types';
 import { useConnect } from '../../accounts/connect';
 import { Button } from '../../ui/Button';
@@ -5,7 +6,6 @@ import { Foreign } from '../../ui/Foreign';
 import { AccountIcon } from '../../ui/icons';
 import { words } from '../../words';
 import { serviceOf } from '../kinds';
-import styles from './card.module.css';
 
 /** Connect the account that a call needs; the sign-in answers the card. */
 export function ConsentAnswer({ card, canDeny, onDeny }: { card: Card; canDeny: boolean; onDeny: () => void }) {
@@ -15,7 +15,7 @@ export function ConsentAnswer({ card, canDeny, onDeny }: { card: Card; canDeny: 
   return (
     <>
       {problem && (
-        <div className={styles.problem} role="alert">
+        <div className={pieces.problem} role="alert">
           <Foreign text={problem.detail} block /> <span className="mono t12">{problem.code}</span>
         </div>
       )}

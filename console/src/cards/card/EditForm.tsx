@@ -1,3 +1,4 @@
+import pieces from '@toolpost/approval-card/card/card.module.css';
 import { useEffect, useRef, useState } from 'react';
 
 import type { Card } from '../../api/types';
@@ -47,9 +48,9 @@ export default function EditForm({ card, onClose }: { card: Card; onClose: () =>
   }
 
   return (
-    <section ref={form} className={styles.section}>
-      <div className={styles.panel}>
-        <div className={styles.head}>
+    <section ref={form} className={pieces.section}>
+      <div className={pieces.panel}>
+        <div className={pieces.head}>
           <h3>{words.cards.changes}</h3>
           <span className="faint t12 cut">{words.cards.changesNote}</span>
         </div>
@@ -66,9 +67,9 @@ export default function EditForm({ card, onClose }: { card: Card; onClose: () =>
             onBroken={setBroken}
           />
         </div>
-        <div className={styles.foot}>
+        <div className={pieces.foot}>
           {phase.at === 'refused' && <AnswerState card={card} phase={phase} expired={false} onNext={onClose} />}
-          {sendsMask && <p className={styles.problem}>{words.cards.redactedLeft}</p>}
+          {sendsMask && <p className={pieces.problem}>{words.cards.redactedLeft}</p>}
           <Button
             look="primary"
             size="l"

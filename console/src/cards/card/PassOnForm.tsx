@@ -1,3 +1,4 @@
+import pieces from '@toolpost/approval-card/card/card.module.css';
 import { useMutation } from '@tanstack/react-query';
 import { useState, type SubmitEvent } from 'react';
 
@@ -12,7 +13,6 @@ import { Field, Input } from '../../ui/Field';
 import { Foreign } from '../../ui/Foreign';
 import { toast } from '../../ui/Toast';
 import { words } from '../../words';
-import styles from './card.module.css';
 
 /** Ask another person to answer. Who may answer does not change. */
 export function PassOnForm({ card, onClose }: { card: Card; onClose: () => void }) {
@@ -38,7 +38,7 @@ export function PassOnForm({ card, onClose }: { card: Card; onClose: () => void 
     if (to.trim() !== '') passOn.mutate();
   }
   return (
-    <form className={styles.form} onSubmit={submit}>
+    <form className={pieces.form} onSubmit={submit}>
       <Field
         label={words.cards.passOnTo}
         error={passOn.error && <Foreign text={Problem.of(passOn.error).detail} block />}

@@ -1,3 +1,4 @@
+import pieces from '@toolpost/approval-card/card/card.module.css';
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { useState, type ReactNode } from 'react';
@@ -29,7 +30,7 @@ import { words } from '../../words';
 import { whyNot, whyOnlyDeny } from '../answering';
 import { shortUser } from '../kinds';
 import styles from './card.module.css';
-import { ArgumentTable } from './Details';
+import { CardArguments } from './Details';
 import { callsBefore, type CallStep } from './steps';
 
 /** Beside the preview: why one is asked, what the tool is, who can answer, and what came before. */
@@ -77,7 +78,7 @@ export function RailRows({ card }: { card: Card }) {
         onClose={() => setSheet(undefined)}
         title={rows.find((row) => row.sheet === sheet)?.title ?? ''}
       >
-        {sheet === 'arguments' && <ArgumentTable card={card} />}
+        {sheet === 'arguments' && <CardArguments card={card} />}
         {sheet === 'before' && <BeforeThis card={card} />}
         {sheet === 'why' && (
           <>
@@ -237,7 +238,7 @@ export function LikeIt({ card }: { card: Card }) {
   const like = closed.filter((one) => one.tool_name === card.tool_name && one.id !== card.id && one.answer).slice(0, 3);
   if (like.length === 0) return null;
   return (
-    <section className={styles.section}>
+    <section className={pieces.section}>
       <h3>{words.cards.like}</h3>
       <table className={styles.like}>
         <tbody>

@@ -1,3 +1,4 @@
+import { armApproval } from '@toolpost/approval-card/card/ApprovalButtons';
 import { useNavigate } from '@tanstack/react-router';
 import type { RefObject } from 'react';
 
@@ -18,23 +19,15 @@ interface CardKeys {
   onPrevious: () => void;
 }
 
-/**
- * The keys of a card. `A` only moves the focus to Approve, and `Enter` presses it, so that a stray letter approves
- * nothing; `A` again takes the focus away.
- */
+/** The keys of a card. `A` only moves the focus to Approve. */
 export function useCardKeys({ card, bar, setTab, onBack, onNext, onPrevious }: CardKeys): void {
   const navigate = useNavigate();
   const answer = (name: string) => bar.current?.querySelector<HTMLButtonElement>(`[data-answer="${name}"]`);
-  function arm() {
-    const button = answer('approve');
-    if (document.activeElement === button) button?.blur();
-    else button?.focus();
-  }
   useKeys({
     j: onNext,
     k: onPrevious,
     u: onBack,
-    a: arm,
+    a: () => armApproval(bar.current),
     e: () => answer('modify')?.click(),
     d: () => answer('deny')?.click(),
     p: () => answer('pass-on')?.click(),

@@ -3,7 +3,7 @@ import type { ButtonHTMLAttributes, ReactNode } from 'react';
 import styles from './Chip.module.css';
 import { classes } from './classes';
 import { Glyph } from './Glyph';
-import type { Icon } from './icons';
+import type { Icon } from '../icons';
 import type { Tone } from './tone';
 
 interface ChipProps {

@@ -1,6 +1,6 @@
 /** The call of a card in one line: the path and size of a diff, or its shortest arguments. */
 
-import type { Card } from '../api/types';
+import type { PendingAction } from '../types';
 
 const MOST_ARGUMENTS = 4;
 const LONGEST_VALUE = 40;
@@ -13,10 +13,10 @@ export interface Gist {
   arguments: { name: string; value: string }[];
 }
 
-export function gistOf(card: Card): Gist {
-  if (card.preview?.kind === 'diff') return { ...diffCounts(card.preview.text), arguments: [] };
-  const values = Object.entries(flat(card.arguments))
-    .filter(([name]) => !card.masked.includes(`/${name}`))
+export function gistOf(action: PendingAction): Gist {
+  if (action.preview?.kind === 'diff') return { ...diffCounts(action.preview.text), arguments: [] };
+  const values = Object.entries(flat(action.arguments))
+    .filter(([name]) => !action.masked.includes(`/${name}`))
     .map(([name, value]) => ({ name, value: typeof value === 'string' ? value : JSON.stringify(value) }))
     .filter(({ value }) => value !== '' && value !== 'null');
   const shortest = new Set(

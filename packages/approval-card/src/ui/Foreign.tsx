@@ -1,4 +1,4 @@
-import { lazy, Suspense, useState } from 'react';
+import { createContext, Suspense, useContext, useState, type ReactNode } from 'react';
 
 import { formatBytes } from '../format/number';
 import { words } from '../words';
@@ -6,8 +6,11 @@ import { classes } from './classes';
 import styles from './Foreign.module.css';
 import { codePoint, cut, pieces } from './foreign-text';
 
-const RawText = lazy(() => import('./RawText'));
 const LIMIT = { line: 300, block: 4000 };
+const STEP = 50_000;
+
+/** Renders the whole of a text that was cut. Without it, each press shows more of the text in place. */
+export const WholeText = createContext<((text: string, onClose: () => void) => ReactNode) | undefined>(undefined);
 
 interface ForeignProps {
   text: string;
@@ -22,24 +25,21 @@ interface ForeignProps {
  * the direction of what surrounds it, and cut with a way to see the rest.
  */
 export function Foreign({ text, block, limit = block ? LIMIT.block : LIMIT.line, className }: ForeignProps) {
-  const [whole, setWhole] = useState(false);
-  const { shown, leftOut } = cut(text, limit);
+  const showWhole = useContext(WholeText);
+  const [presses, setPresses] = useState(0);
+  const { shown, leftOut } = cut(text, limit + (showWhole ? 0 : presses * STEP));
   return (
     <span className={classes(styles.foreign, block && styles.block, className)} dir="auto">
       <Pieces text={block ? shown : shown.replace(/[\r\n\t]+/g, ' ')} />
       {leftOut > 0 && (
         <>
           {'… '}
-          <button type="button" className={styles.more} onClick={() => setWhole(true)}>
+          <button type="button" className={styles.more} onClick={() => setPresses(presses + 1)}>
             {words.bytesMore(formatBytes(leftOut))}
           </button>
         </>
       )}
-      {whole && (
-        <Suspense>
-          <RawText text={text} onClose={() => setWhole(false)} />
-        </Suspense>
-      )}
+      {showWhole && presses > 0 && <Suspense>{showWhole(text, () => setPresses(0))}</Suspense>}
     </span>
   );
 }

@@ -1,10 +1,9 @@
 import { lazy, Suspense } from 'react';
 
-import type { Card } from '../../api/types';
-import { Foreign } from '../../ui/Foreign';
-import { Skeleton } from '../../ui/States';
-import { usePhone } from '../../ui/media';
-import { words } from '../../words';
+import type { PendingAction, PreviewData } from '../types';
+import { Foreign } from '../ui/Foreign';
+import { usePhone } from '../ui/media';
+import { words } from '../words';
 import { Folded } from './Folded';
 import styles from './previews.module.css';
 import { CommandPreview, RequestPreview } from './RequestPreview';
@@ -13,34 +12,45 @@ import { TablePreview } from './TablePreview';
 const DiffPreview = lazy(() => import('./DiffPreview'));
 const SHOWN = { phone: 12, desktop: 40 };
 
+const TITLES: Record<string, string> = {
+  http_request: words.cards.wouldSend,
+  command: words.cards.wouldRun,
+  diff: words.cards.wouldChange,
+};
+
+/** The heading of a preview. */
+export function previewTitle({ preview }: PendingAction): string {
+  return TITLES[preview?.kind ?? ''] ?? words.cards.wouldDo;
+}
+
 /** What a call would do, in the form that the gateway gives: a diff, a request, a command, a table or text. */
-export function Preview({ card, onOpen }: { card: Card; onOpen?: () => void }) {
+export function Preview({ action, onOpen }: { action: PendingAction; onOpen?: () => void }) {
   const shown = usePhone() ? SHOWN.phone : SHOWN.desktop;
-  const { preview } = card;
+  const { preview } = action;
   if (!preview) return null;
   return (
     <>
-      <Form card={card} kind={preview.kind} text={preview.text} shown={shown} onOpen={onOpen} />
-      {card.truncated && <p className={styles.note}>{words.cards.truncated}</p>}
+      <Form action={action} preview={preview} shown={shown} onOpen={onOpen} />
+      {action.truncated && <p className={styles.note}>{words.cards.truncated}</p>}
     </>
   );
 }
 
 interface FormProps {
-  card: Card;
-  kind: string;
-  text: string;
+  action: PendingAction;
+  preview: PreviewData;
   shown: number;
   onOpen?: () => void;
 }
 
-function Form({ card, kind, text, shown, onOpen }: FormProps) {
-  if (kind === 'http_request') return <RequestPreview card={card} />;
-  if (kind === 'command') return <CommandPreview card={card} />;
-  if (kind === 'table') return <TablePreview preview={card.preview} />;
+function Form({ action, preview, shown, onOpen }: FormProps) {
+  const { kind, text } = preview;
+  if (kind === 'http_request') return <RequestPreview action={action} />;
+  if (kind === 'command') return <CommandPreview action={action} />;
+  if (kind === 'table') return <TablePreview preview={preview} />;
   if (kind === 'diff') {
     return (
-      <Suspense fallback={<Skeleton rows={4} height={24} />}>
+      <Suspense>
         <DiffPreview text={text} shown={shown} onOpen={onOpen} />
       </Suspense>
     );

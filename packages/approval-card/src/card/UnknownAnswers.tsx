@@ -1,21 +1,20 @@
 import { useState } from 'react';
 
-import type { Answer, Card } from '../../api/types';
-import { Button } from '../../ui/Button';
-import { Field, TextArea } from '../../ui/Field';
-import { words } from '../../words';
+import type { Answer, PendingAction } from '../types';
+import { Button } from '../ui/Button';
+import { Field, TextArea } from '../ui/Field';
+import { words } from '../words';
 import styles from './card.module.css';
 import { usePressGuard } from './use-press';
 
 interface UnknownAnswersProps {
-  card: Card;
+  action: PendingAction;
   onAnswer: (answer: Answer) => void;
-  onDeny: (() => void) | undefined;
 }
 
 /** What happened to a call whose process ended: three equal answers, each with what follows. */
-export function UnknownAnswers({ card, onAnswer }: UnknownAnswersProps) {
-  const guarded = usePressGuard(card.id);
+export function UnknownAnswers({ action, onAnswer }: UnknownAnswersProps) {
+  const guarded = usePressGuard(action.id);
   const [step, setStep] = useState<'choose' | 'result' | 'sure'>('choose');
   if (step === 'result') return <ResultForm onAnswer={onAnswer} onClose={() => setStep('choose')} />;
   const rerun = () => (step === 'sure' ? onAnswer({ decision: 'rerun' }) : setStep('sure'));

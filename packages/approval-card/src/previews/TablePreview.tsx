@@ -1,19 +1,14 @@
-import { formatCount } from '../../format/number';
-import { Foreign } from '../../ui/Foreign';
-import { words } from '../../words';
+import { formatCount } from '../format/number';
+import type { PreviewData } from '../types';
+import { Foreign } from '../ui/Foreign';
+import { words } from '../words';
 import styles from './previews.module.css';
-
-interface TableView {
-  columns?: string[];
-  rows?: unknown[][];
-  total?: number;
-}
 
 const MOST_ROWS = 50;
 
 /** The rows that a call would write or delete: the first fifty, and of how many. */
-export function TablePreview({ preview }: { preview: object | null }) {
-  const { columns = [], rows = [], total = rows.length } = (preview ?? {}) as TableView;
+export function TablePreview({ preview }: { preview: PreviewData }) {
+  const { columns = [], rows = [], total = rows.length } = preview;
   return (
     <>
       <div className={styles.table} tabIndex={0} role="region" aria-label={words.cards.preview}>

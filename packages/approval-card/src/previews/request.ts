@@ -1,6 +1,6 @@
-/** An HTTP request of a card: as the gateway describes it, or what its template and the arguments say. */
+/** An HTTP request of a pending action: as the gateway describes it, or what its template and the arguments say. */
 
-import type { Card } from '../../api/types';
+import type { PendingAction } from '../types';
 
 export interface UrlPart {
   text: string;
@@ -11,39 +11,34 @@ export interface UrlPart {
 export interface RequestView {
   method: string;
   url: UrlPart[];
-  headers: { name: string; value: string | null; masked_by?: string }[];
-  query: [string, unknown][];
+  headers: { name: string; value: string | null; masked_by?: string | null }[];
+  query: { name: string; value: string }[];
   body: unknown;
   contentType: string;
   /** Whether the body is the rest of the arguments, because the gateway does not say more. */
   guessed: boolean;
 }
 
-export function requestOf(card: Card): RequestView {
-  const preview = (card.preview ?? {}) as Partial<Record<string, unknown>>;
-  const text = typeof preview.text === 'string' ? preview.text : '';
+export function requestOf({ preview, arguments: values }: PendingAction): RequestView {
+  const text = preview?.text ?? '';
   const space = text.indexOf(' ');
-  const method = textIn(preview.method) ?? (space > 0 ? text.slice(0, space) : '');
-  const template = textIn(preview.url) ?? text.slice(space + 1);
-  const { parts, used } = filledUrl(template, card.arguments);
-  const described = 'body' in preview || 'headers' in preview;
+  const { parts, used } = filledUrl(preview?.url ?? text.slice(space + 1), values);
+  const described = preview?.body !== undefined || preview?.headers !== undefined;
   return {
-    method,
+    method: preview?.method ?? (space > 0 ? text.slice(0, space) : ''),
     url: parts,
-    headers: Array.isArray(preview.headers) ? (preview.headers as RequestView['headers']) : [],
-    query: isRecord(preview.query) ? Object.entries(preview.query) : [],
-    body: described ? preview.body : restOf(card.arguments, used),
-    contentType: textIn(preview.content_type) ?? '',
+    headers: preview?.headers ?? [],
+    query: Array.isArray(preview?.query) ? preview.query : [],
+    body: described ? (preview.body ?? undefined) : restOf(values, used),
+    contentType: preview?.content_type ?? '',
     guessed: !described,
   };
 }
 
 /** The words of a command: as the gateway describes them, or the template with the arguments put in. */
-export function commandOf(card: Card): UrlPart[][] {
-  const preview = (card.preview ?? {}) as Partial<Record<string, unknown>>;
-  if (Array.isArray(preview.argv)) return preview.argv.map((word) => [{ text: String(word), filled: false }]);
-  const text = textIn(preview.text) ?? '';
-  return splitWords(text).map((word) => filledUrl(word, card.arguments).parts);
+export function commandOf({ preview, arguments: values }: PendingAction): UrlPart[][] {
+  if (preview?.argv) return preview.argv.map((word) => [{ text: word, filled: false }]);
+  return splitWords(preview?.text ?? '').map((word) => filledUrl(word, values).parts);
 }
 
 /** A template such as `/orders/{order}` with the arguments put in, and which of them were used. */
@@ -64,14 +59,6 @@ export function filledUrl(template: string, values: Record<string, unknown>): { 
 function splitWords(text: string): string[] {
   const words = text.match(/(?:'[^']*'|"[^"]*"|\S)+/g) ?? [];
   return words.map((word) => word.replace(/^'(.*)'$/s, '$1').replace(/^"(.*)"$/s, '$1'));
-}
-
-function textIn(value: unknown): string | undefined {
-  return typeof value === 'string' && value !== '' ? value : undefined;
-}
-
-function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 /** The arguments that are not in the URL; an argument `body` alone is the body. */

@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest';
 
-import type { Card } from '../../api/types';
+import type { PendingAction } from '../types';
 import { commandOf, requestOf } from './request';
 
-const card = (preview: object, values: object) => ({ preview, arguments: values }) as unknown as Card;
+const card = (preview: object, values: object) => ({ preview, arguments: values }) as unknown as PendingAction;
 
 describe('a request', () => {
   it('has the arguments of its template in the URL, and the others below', () => {
@@ -23,11 +23,11 @@ describe('a request', () => {
   it('is shown as the gateway describes it', () => {
     const view = requestOf(
       card(
-        { kind: 'http_request', text: '', method: 'GET', url: 'https://x.example/a', headers: [], query: { a: 1 } },
+        { kind: 'http_request', text: '', method: 'GET', url: 'https://x.example/a', headers: [], query: [{ name: 'a', value: '1' }] },
         { order: 7 },
       ),
     );
-    expect(view).toMatchObject({ method: 'GET', query: [['a', 1]], body: undefined, guessed: false });
+    expect(view).toMatchObject({ method: 'GET', query: [{ name: 'a', value: '1' }], body: undefined, guessed: false });
   });
 });
 

@@ -1,4 +1,4 @@
-import type { Icon as IconType } from './icons';
+import type { Icon as IconType } from '../icons';
 
 /** An icon in the weight of its size; it is decoration, the words beside it say what it means. */
 export function Glyph({ icon: Shape, size = 16, className }: { icon: IconType; size?: 12 | 14 | 16 | 20; className?: string }) {

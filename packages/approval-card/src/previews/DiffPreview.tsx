@@ -1,8 +1,8 @@
 import { useMemo } from 'react';
 
-import { classes } from '../../ui/classes';
-import { Foreign, Pieces } from '../../ui/Foreign';
-import { diffCounts } from '../gist';
+import { classes } from '../ui/classes';
+import { Foreign, Pieces } from '../ui/Foreign';
+import { diffCounts } from '../card/gist';
 import { diffLines, type DiffLine } from './diff-lines';
 import { Folded } from './Folded';
 import styles from './previews.module.css';

@@ -1,16 +1,16 @@
-import type { Card } from '../../api/types';
-import { classes } from '../../ui/classes';
-import { Foreign } from '../../ui/Foreign';
-import { JsonText } from '../../ui/JsonText';
-import { words } from '../../words';
+import type { PendingAction } from '../types';
+import { classes } from '../ui/classes';
+import { Foreign } from '../ui/Foreign';
+import { JsonText } from '../ui/JsonText';
+import { words } from '../words';
 import styles from './previews.module.css';
 import { commandOf, requestOf, type RequestView, type UrlPart } from './request';
 
 const READING = new Set(['GET', 'HEAD', 'OPTIONS']);
 
 /** The HTTP request of a call; what comes from the arguments is marked. */
-export function RequestPreview({ card }: { card: Card }) {
-  const request = requestOf(card);
+export function RequestPreview({ action }: { action: PendingAction }) {
+  const request = requestOf(action);
   const hasBody = request.body !== undefined && JSON.stringify(request.body) !== '{}';
   return (
     <div className={styles.part}>
@@ -25,8 +25,8 @@ export function RequestPreview({ card }: { card: Card }) {
       <Headers headers={request.headers} />
       {request.query.length > 0 && (
         <dl className={styles.pairs}>
-          {request.query.map(([name, value]) => (
-            <Pair key={name} name={name} value={typeof value === 'string' ? value : JSON.stringify(value)} />
+          {request.query.map(({ name, value }, index) => (
+            <Pair key={index} name={name} value={value} />
           ))}
         </dl>
       )}
@@ -37,18 +37,18 @@ export function RequestPreview({ card }: { card: Card }) {
 }
 
 /** The command of a call, one chip a word: each is passed on as it is, whatever it contains. */
-export function CommandPreview({ card }: { card: Card }) {
-  const { cwd, env_names: names, stdin } = (card.preview ?? {}) as { cwd?: string; env_names?: string[]; stdin?: string };
+export function CommandPreview({ action }: { action: PendingAction }) {
+  const { cwd, env_names: names, stdin } = action.preview ?? {};
   return (
     <div className={styles.part}>
       <div className={styles.words}>
-        {commandOf(card).map((word, index) => (
+        {commandOf(action).map((word, index) => (
           <span key={index} className={styles.word}>
             <Filled parts={word} />
           </span>
         ))}
       </div>
-      {cwd !== undefined && (
+      {cwd != null && (
         <p className={styles.label}>
           {words.cards.folder} <Foreign text={cwd} className="mono" />
         </p>
@@ -58,7 +58,7 @@ export function CommandPreview({ card }: { card: Card }) {
           {words.cards.variables} <Foreign text={names.join(', ')} className="mono" />
         </p>
       )}
-      {stdin !== undefined && <pre className="code">{<Foreign text={stdin} block />}</pre>}
+      {stdin != null && <pre className="code">{<Foreign text={stdin} block />}</pre>}
     </div>
   );
 }
@@ -76,14 +76,14 @@ function Headers({ headers }: { headers: RequestView['headers'] }) {
   if (headers.length === 0) return null;
   return (
     <dl className={styles.pairs}>
-      {headers.map((header) => (
-        <Pair key={header.name} name={header.name} value={header.value} maskedBy={header.masked_by} />
+      {headers.map((header, index) => (
+        <Pair key={index} name={header.name} value={header.value} maskedBy={header.masked_by} />
       ))}
     </dl>
   );
 }
 
-function Pair({ name, value, maskedBy }: { name: string; value: string | null; maskedBy?: string }) {
+function Pair({ name, value, maskedBy }: { name: string; value: string | null; maskedBy?: string | null }) {
   return (
     <>
       <dt>
@@ -92,7 +92,7 @@ function Pair({ name, value, maskedBy }: { name: string; value: string | null; m
       <dd>
         {value === null ? (
           <span className="faint">
-            •••••••• {maskedBy !== undefined && <span className="t11">{words.cards.maskedBy(maskedBy)}</span>}
+            •••••••• {maskedBy != null && <span className="t11">{words.cards.maskedBy(maskedBy)}</span>}
           </span>
         ) : (
           <Foreign text={value} />

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 
-import { diffCounts } from '../gist';
+import { diffCounts } from '../card/gist';
 import { diffLines } from './diff-lines';
 
 const DIFF = `--- a/config/prices.toml

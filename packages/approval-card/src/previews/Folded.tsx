@@ -1,8 +1,8 @@
 import { useState, type ReactNode } from 'react';
 
-import { Glyph } from '../../ui/Glyph';
-import { UnfoldIcon } from '../../ui/icons';
-import { words } from '../../words';
+import { Glyph } from '../ui/Glyph';
+import { UnfoldIcon } from '../icons';
+import { words } from '../words';
 import styles from './previews.module.css';
 
 interface FoldedProps {

@@ -1,9 +1,9 @@
 import { lazy, Suspense } from 'react';
 
-import type { Card } from '../../api/types';
-import { Chip } from '../../ui/Chip';
-import { Foreign } from '../../ui/Foreign';
-import { JsonText } from '../../ui/JsonText';
+import type { PendingAction } from '../types';
+import { Chip } from '../ui/Chip';
+import { Foreign } from '../ui/Foreign';
+import { JsonText } from '../ui/JsonText';
 import styles from './card.module.css';
 
 const DiffPreview = lazy(() => import('../previews/DiffPreview'));
@@ -15,7 +15,7 @@ interface DefinitionChange {
 }
 
 /** What changed in the definition of a tool, part by part, or the whole of a new one; with the warnings of the scan. */
-export function DefinitionChanges({ card: { payload } }: { card: Card }) {
+export function DefinitionChanges({ action: { payload } }: { action: PendingAction }) {
   const changes = Array.isArray(payload.changes) ? (payload.changes as Partial<DefinitionChange>[]) : [];
   const warnings = Array.isArray(payload.warnings) ? payload.warnings.map(String) : [];
   return (
