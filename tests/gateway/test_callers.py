@@ -425,3 +425,16 @@ def test_gateways_that_start_at_once_on_a_new_folder_have_one_token(tmp_path: Pa
             tokens = set(threads.map(begin, [number] * gateways))
             assert len(tokens) == 1
             assert len(tokens.pop()) > 40
+
+
+async def test_an_agent_with_the_role_admin_changes_no_keys(tmp_path: Path, issuer: str) -> None:
+    roles = {"admin": {"scopes": ["call", "admin"]}}
+    async with served(tmp_path / "data", server=oidc(issuer, roles=roles, person_clients=["portal"])) as gate:
+        agent, person = (signed(issuer, roles=["admin"], azp=client) for client in ("robot", "portal"))
+        key = {"name": "ann", "scopes": ["answer"]}
+        refused = await gate.http.post("/api/v1/keys", json=key, headers=agent)
+        made = await gate.http.post("/api/v1/keys", json=key, headers=person)
+        kept = await gate.http.delete(f"/api/v1/keys/{made.json()['key']['id']}", headers=agent)
+
+    assert (refused.status_code, refused.json()["code"]) == (403, "not_a_person")
+    assert (made.status_code, kept.status_code) == (201, 403)

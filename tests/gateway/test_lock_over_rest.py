@@ -105,7 +105,7 @@ async def test_a_source_that_is_not_pinned_is_pinned_as_a_whole(unpinned: Served
 
 async def test_approving_is_for_the_operator(unpinned: Served) -> None:
     admin = await unpinned.key("acme:ann", "admin")
-    body = {"sources": ["local"], "hashes": {}}
+    body: dict[str, Any] = {"sources": ["local"], "hashes": {}}
 
     assert (await unpinned.http.post("/api/v1/lock/approve", json=body, headers=admin)).status_code == 403
     assert (await unpinned.http.get("/api/v1/lock/diff", headers=admin)).status_code == 200

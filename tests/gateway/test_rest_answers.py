@@ -113,7 +113,7 @@ async def test_every_field_of_an_answer_is_in_the_document(tmp_path: Path) -> No
         await ask("GET", f"/pending/{paused['pending']['id']}")
         await ask("POST", f"/pending/{paused['pending']['id']}/answer", json={"decision": "approve"})
         await ask("GET", "/runs")
-        for path in ("", "/outcome", "/verify"):
+        for path in ("", "/outcome", "/verify", "/events"):
             await ask("GET", f"/runs/{paused['run_id']}{path}")
         started = await ask("POST", "/calls", json={"tool": "wait", "mode": "async"})
         await ask("GET", f"/runs/{started['run_id']}/outcome?wait_s=0")

@@ -102,13 +102,14 @@ def mark_trusted(path: Path, name: str, *, environ: Mapping[str, str]) -> None:
 def set_source_flags(path: Path, name: str, flags: Mapping[str, bool], *, environ: Mapping[str, str]) -> Settings:
     """Write flags of one source, such as `enabled`; ConfigError when that would change anything else."""
     target = path.resolve()
-    after: str | None = _read(target)
+    after = _read(target)
     for key, value in flags.items():
-        after = None if after is None else _with_flag(after, name, key, value=value)
-        if after is None:
+        changed = _with_flag(after, name, key, value=value)
+        if changed is None:
             line = f"{key}: {json.dumps(value)}"
             raise ConfigError(f"{line} cannot be added safely to {name!r} in {path.name}; add the line below its name")
-    with _draft(target, after or "") as draft:
+        after = changed
+    with _draft(target, after) as draft:
         settings = _check_draft(draft, target, environ)
         _replace(draft, target)
     return settings
