@@ -102,6 +102,44 @@ export const statsQuery = queryOptions({
   queryFn: ({ signal }) => body(api.GET('/api/v1/stats', { signal })),
 });
 
+/** The tools that fit a text best. */
+export const toolSearchQuery = (text: string) =>
+  queryOptions({
+    queryKey: [...keys.tools, 'search', text],
+    queryFn: async ({ signal }) => {
+      const query = { q: text, view: 'summary', limit: 8 } as const;
+      return (await body(api.GET('/api/v1/tools', { params: { query }, signal }))).items;
+    },
+  });
+
+/** How many tools the caller sees. */
+export const toolTotalQuery = queryOptions({
+  queryKey: [...keys.tools, 'total'],
+  queryFn: async ({ signal }) =>
+    (await body(api.GET('/api/v1/tools', { params: { query: { view: 'summary', limit: 1 } }, signal }))).total,
+  staleTime: Infinity,
+});
+
+export const callerKeysQuery = queryOptions({
+  queryKey: keys.callerKeys,
+  queryFn: async ({ signal }) => (await body(api.GET('/api/v1/keys', { signal }))).items,
+});
+
+export const sessionsQuery = queryOptions({
+  queryKey: keys.sessions,
+  queryFn: async ({ signal }) => (await body(api.GET('/api/v1/sessions', { signal }))).items,
+});
+
+export const policyQuery = queryOptions({
+  queryKey: keys.policy,
+  queryFn: ({ signal }) => body(api.GET('/api/v1/policy', { signal })),
+});
+
+export const aboutQuery = queryOptions({
+  queryKey: keys.about,
+  queryFn: ({ signal }) => body(api.GET('/api/v1/about', { signal })),
+});
+
 /** How many steps a window has, and how long they are. */
 export const WINDOWS = { '1h': { seconds: 3600, step: 60 }, '24h': { seconds: 86_400, step: 900 } } as const;
 export type WindowName = keyof typeof WINDOWS;

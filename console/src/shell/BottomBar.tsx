@@ -3,7 +3,7 @@ import { useState } from 'react';
 
 import { Drawer } from '../ui/Drawer';
 import { Glyph } from '../ui/Glyph';
-import { MoreIcon, SettingsIcon } from '../ui/icons';
+import { FindIcon, MoreIcon, SettingsIcon } from '../ui/icons';
 import { words } from '../words';
 import { useCounts } from './counts';
 import { CountMark, Entry } from './Entry';
@@ -13,7 +13,11 @@ import styles from './Shell.module.css';
 const [FIRST = [], ...REST] = NAVIGATION;
 
 /** The bar of a phone: the first three pages, and the others behind *More*. */
-export function BottomBar() {
+export function BottomBar({ onFind }: { onFind: () => void }) {
+  function find() {
+    setOpen(false);
+    onFind();
+  }
   const counts = useCounts();
   const [open, setOpen] = useState(false);
   return (
@@ -31,6 +35,10 @@ export function BottomBar() {
       </button>
       <Drawer open={open} onClose={() => setOpen(false)} title={words.more}>
         <div className={styles.more}>
+          <button type="button" className={styles.entry} onClick={find}>
+            <Glyph icon={FindIcon} />
+            <span className={styles.word}>{words.shell.find}</span>
+          </button>
           {REST.flat().map((entry) => (
             <Entry key={entry.to} entry={entry} count={counts[entry.to]} onOpen={() => setOpen(false)} />
           ))}

@@ -13,7 +13,7 @@ interface Shortcut {
 
 const GO: Shortcut[] = NAVIGATION.flat().map((entry) => ({ keys: ['G', entry.key.toUpperCase()], does: entry.label }));
 const EVERYWHERE: Shortcut[] = [
-  { keys: [`${MODIFIER}K`], does: words.keys.find },
+  { keys: [`${MODIFIER}K`, '/'], does: words.keys.find },
   { keys: ['?'], does: words.keys.help },
   { keys: ['Esc'], does: words.keys.close },
 ];

@@ -4,6 +4,7 @@ import { useState } from 'react';
 import { words } from '../words';
 import { Banner } from './Banner';
 import { BottomBar } from './BottomBar';
+import { Find } from './find/Find';
 import { KeyHelp } from './KeyHelp';
 import { useKeys, type KeyMap } from './keys';
 import { NAVIGATION } from './navigation';
@@ -15,22 +16,25 @@ import { Watch } from './Watch';
 export function Shell() {
   const navigate = useNavigate();
   const [help, setHelp] = useState(false);
+  const [finding, setFinding] = useState(false);
+  const find = () => setFinding(true);
   const go: KeyMap = Object.fromEntries(
     NAVIGATION.flat().map((entry) => [`g ${entry.key}`, () => void navigate({ to: entry.to })]),
   );
-  useKeys({ ...go, '?': () => setHelp(true) });
+  useKeys({ ...go, '?': () => setHelp(true), '/': find, 'mod+k': find });
   return (
     <div className={styles.app}>
       <a href="#page" className={styles.skip}>
         {words.shell.skip}
       </a>
-      <Sidebar onFind={() => undefined} />
+      <Sidebar onFind={find} />
       <main id="page" className={styles.main}>
         <Banner />
         <Outlet />
       </main>
-      <BottomBar />
+      <BottomBar onFind={find} />
       <Watch />
+      <Find open={finding} onClose={() => setFinding(false)} />
       <KeyHelp open={help} onClose={() => setHelp(false)} />
     </div>
   );

@@ -2,7 +2,7 @@
 
 import { useQuery } from '@tanstack/react-query';
 
-import { openCardsQuery, sourcesQuery } from '../api/queries';
+import { openCardsQuery, runsQuery, sourcesQuery, toolTotalQuery } from '../api/queries';
 import { useMe } from '../api/session';
 import { mayAnswer } from '../cards/answering';
 import type { Tone } from '../ui/tone';
@@ -20,10 +20,14 @@ export function useCounts(): Partial<Record<PagePath, Count>> {
   const me = useMe();
   const cards = useQuery(openCardsQuery).data ?? [];
   const sources = useQuery(sourcesQuery).data ?? [];
+  const running = useQuery(runsQuery).data?.items.filter((run) => run.status === 'running').length ?? 0;
+  const tools = useQuery(toolTotalQuery).data ?? 0;
   const mine = cards.filter((card) => mayAnswer(card, me)).length;
   const down = sources.some((source) => source.state === 'down');
   return {
     ...(mine > 0 && { '/approvals': { count: mine, hot: true } }),
+    ...(running > 0 && { '/runs': { count: running } }),
+    ...(tools > 0 && { '/tools': { count: tools } }),
     ...(sources.length > 0 && { '/sources': { count: sources.length, tone: down ? 'fail' : undefined } }),
   };
 }

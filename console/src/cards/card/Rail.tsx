@@ -29,6 +29,7 @@ import { ToolName } from '../../ui/ToolName';
 import { words } from '../../words';
 import { whyNot, whyOnlyDeny } from '../answering';
 import { shortUser } from '../kinds';
+import { SOURCE_TONE } from '../source-tone';
 import styles from './card.module.css';
 import { CardArguments } from './Details';
 import { callsBefore, type CallStep } from './steps';
@@ -118,7 +119,6 @@ function What({ card }: { card: Card }) {
   if (!tool) return null;
   const destructive = tool.safety.destructive === true;
   const source = sources.find((one) => one.name === tool.source);
-  const tone = { up: 'ok', connecting: 'wait', down: 'fail', idle: 'idle' } as const;
   return (
     <section>
       <h3>{words.cards.what}</h3>
@@ -135,7 +135,7 @@ function What({ card }: { card: Card }) {
         {tool.source && (
           <Fact name={words.cards.source}>
             <span className="row">
-              {source && <Dot tone={tone[source.state]} />}
+              {source && <Dot tone={SOURCE_TONE[source.state]} />}
               <Foreign text={[tool.source, source?.transport].filter(Boolean).join(', ')} />
             </span>
           </Fact>

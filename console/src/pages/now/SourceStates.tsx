@@ -3,6 +3,7 @@ import { Link } from '@tanstack/react-router';
 
 import { sourcesQuery } from '../../api/queries';
 import type { Source } from '../../api/types';
+import { SOURCE_TONE } from '../../cards/source-tone';
 import { Dot } from '../../ui/Dot';
 import { Foreign } from '../../ui/Foreign';
 import { Empty, Failure, Skeleton } from '../../ui/States';
@@ -10,8 +11,7 @@ import { words } from '../../words';
 import styles from './now.module.css';
 import { Section } from './Section';
 
-const ORDER = ['down', 'connecting', 'up', 'idle'];
-const TONE = { up: 'ok', connecting: 'wait', down: 'fail', idle: 'idle' } as const;
+const ORDER = ['down', 'connecting', 'up', 'idle', 'disabled'];
 
 /** How the sources are, the worst first. */
 export function SourceStates() {
@@ -35,7 +35,7 @@ function SourceLine({ source }: { source: Source }) {
   const up = source.state === 'up';
   return (
     <Link to="/sources/$name" params={{ name: source.name }} className={styles.source} title={source.error ?? undefined}>
-      <Dot tone={TONE[source.state]} />
+      <Dot tone={SOURCE_TONE[source.state]} />
       <span className="medium">
         <Foreign text={source.name} />
       </span>

@@ -1,43 +1,61 @@
-import { setPreferences, usePreferences, type Preferences } from '../../shell/preferences';
+import { useState } from 'react';
+
+import { setPreferences, usePreferences } from '../../shell/preferences';
 import { Switch } from '../../ui/Field';
 import { Segmented } from '../../ui/Tabs';
 import { settingsWords } from '../../words-settings';
 import styles from './settings.module.css';
 
-const words = settingsWords.appearance;
-const THEMES = ['system', 'light', 'dark'] as const;
-const DENSITIES = ['compact', 'comfortable'] as const;
+const say = settingsWords;
+const options = <Value extends string>(labels: Record<Value, string>) =>
+  (Object.entries(labels) as [Value, string][]).map(([value, label]) => ({ value, label }));
 
-/** How the console looks and reacts in this browser. */
+/** How the console looks and which keys it takes, in this browser. */
 export function Appearance() {
-  const { theme, density, letterKeys } = usePreferences();
+  const preferences = usePreferences();
+  const [denied, setDenied] = useState(false);
+
+  async function setNotifications(notifications: boolean) {
+    const allowed = !notifications || (await Notification.requestPermission()) === 'granted';
+    setDenied(!allowed);
+    setPreferences({ notifications: notifications && allowed });
+  }
+
   return (
-    <div className={styles.stack}>
-      <p className="soft">{words.stored}</p>
-      <section className={styles.choice}>
-        <h2>{words.theme}</h2>
-        <Segmented<Preferences['theme']>
-          label={words.theme}
-          value={theme}
-          items={THEMES.map((value) => ({ value, label: words.themes[value] }))}
-          onChange={(next) => setPreferences({ theme: next })}
+    <div className={styles.form}>
+      <div className={styles.line}>
+        <span className={styles.label}>{say.theme}</span>
+        <Segmented
+          label={say.theme}
+          items={options(say.themes)}
+          value={preferences.theme}
+          onChange={(theme) => setPreferences({ theme })}
         />
-      </section>
-      <section className={styles.choice}>
-        <h2>{words.density}</h2>
-        <Segmented<Preferences['density']>
-          label={words.density}
-          value={density}
-          items={DENSITIES.map((value) => ({ value, label: words.densities[value] }))}
-          onChange={(next) => setPreferences({ density: next })}
+      </div>
+      <div className={styles.line}>
+        <span className={styles.label}>{say.density}</span>
+        <Segmented
+          label={say.density}
+          items={options(say.densities)}
+          value={preferences.density}
+          onChange={(density) => setPreferences({ density })}
         />
-      </section>
+      </div>
       <Switch
-        checked={letterKeys}
-        onChange={(next) => setPreferences({ letterKeys: next })}
-        label={words.letterKeys}
-        hint={words.letterKeysHint}
+        label={say.letterKeys}
+        hint={say.letterKeysHint}
+        checked={preferences.letterKeys}
+        onChange={(letterKeys) => setPreferences({ letterKeys })}
       />
+      {'Notification' in window && (
+        <Switch
+          label={say.notifications}
+          hint={denied ? say.notificationsDenied : say.notificationsHint}
+          checked={preferences.notifications}
+          onChange={(wanted) => void setNotifications(wanted)}
+        />
+      )}
+      <p className="faint t12">{say.stored}</p>
     </div>
   );
 }

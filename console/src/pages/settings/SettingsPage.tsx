@@ -4,28 +4,44 @@ import type { ComponentType } from 'react';
 import { Page } from '../../shell/Page';
 import { Empty } from '../../ui/States';
 import { words } from '../../words';
-import { settingsWords } from '../../words-settings';
+import { About } from './About';
 import { Appearance } from './Appearance';
+import { Keys } from './Keys';
+import { Policy } from './Policy';
+import { Sessions } from './Sessions';
 import styles from './settings.module.css';
+import { Webhooks } from './Webhooks';
 
-const SECTIONS = { appearance: Appearance } satisfies Record<string, ComponentType>;
-const ORDER = Object.keys(SECTIONS) as (keyof typeof SECTIONS)[];
+type SectionName = keyof typeof words.shell.sections;
 
-/** One section of the settings, beside the list of all. */
+const SECTIONS: Record<SectionName, ComponentType> = {
+  appearance: Appearance,
+  keys: Keys,
+  policy: Policy,
+  sessions: Sessions,
+  webhooks: Webhooks,
+  about: About,
+};
+
+function isSection(name: string): name is SectionName {
+  return name in SECTIONS;
+}
+
+/** Settings of this browser, and of the gateway as far as they can be seen and changed here. */
 export default function SettingsPage() {
   const { section } = useParams({ from: '/settings/$section' });
-  const Section = (SECTIONS as Record<string, ComponentType | undefined>)[section];
+  const Shown = isSection(section) ? SECTIONS[section] : undefined;
   return (
-    <Page title={words.shell.pages.settings}>
-      <div className={styles.split}>
-        <nav className={styles.nav} aria-label={settingsWords.label}>
-          {ORDER.map((name) => (
-            <Link key={name} to="/settings/$section" params={{ section: name }} className={styles.entry}>
-              {settingsWords.sections[name]}
+    <Page title={words.shell.pages.settings} padded>
+      <div className={styles.layout}>
+        <nav className={styles.nav} aria-label={words.shell.pages.settings}>
+          {Object.entries(words.shell.sections).map(([name, label]) => (
+            <Link key={name} to="/settings/$section" params={{ section: name }}>
+              {label}
             </Link>
           ))}
         </nav>
-        <div className={styles.section}>{Section ? <Section /> : <Empty title={words.noSuchPage} />}</div>
+        <div className={styles.content}>{Shown ? <Shown /> : <Empty title={words.noSuchPage} />}</div>
       </div>
     </Page>
   );

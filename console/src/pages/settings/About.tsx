@@ -1,0 +1,73 @@
+import { useQuery } from '@tanstack/react-query';
+
+import { BASE_URL } from '../../api/address';
+import { aboutQuery } from '../../api/queries';
+import { Chip } from '../../ui/Chip';
+import { Foreign } from '../../ui/Foreign';
+import { Failure, Skeleton } from '../../ui/States';
+import { settingsWords } from '../../words-settings';
+import styles from './settings.module.css';
+
+const say = settingsWords.about;
+
+/** What this gateway is and where it keeps its data. */
+export function About() {
+  const about = useQuery(aboutQuery);
+  if (about.isPending) return <Skeleton rows={8} height={28} />;
+  if (about.error) return <Failure error={about.error} onRetry={() => void about.refetch()} />;
+  const { data } = about;
+  const facts: [string, string | null][] = [
+    [say.version, data.version],
+    [say.python, data.python],
+    [say.platform, data.platform],
+    [say.url, data.public_url],
+    [say.workers, String(data.workers)],
+    [say.dataDir, data.data_dir],
+    [say.database, data.database],
+    [say.config, data.config],
+    [say.lock, data.lock],
+    [say.policy, data.policy],
+    [say.commands, data.commands],
+  ];
+  const extras = Object.entries(data.extras).filter(([, installed]) => installed);
+  return (
+    <dl className={styles.facts}>
+      {facts.map(([name, value]) => (
+        <Fact key={name} name={name}>
+          {value ? <Foreign text={value} /> : '–'}
+        </Fact>
+      ))}
+      <Fact name={say.extras}>
+        <span className="row wrap">
+          {extras.map(([name]) => (
+            <Chip key={name} tone="line">
+              {name}
+            </Chip>
+          ))}
+        </span>
+      </Fact>
+      <Fact name={say.problems}>
+        {data.problems.length === 0 && say.none}
+        {data.problems.map((problem) => (
+          <p key={problem} className="fail-ink">
+            <Foreign text={problem} block />
+          </p>
+        ))}
+      </Fact>
+      <Fact name={say.licenses}>
+        <a className="link" href={`${BASE_URL}/THIRD_PARTY_LICENSES`} target="_blank" rel="noopener noreferrer">
+          THIRD_PARTY_LICENSES
+        </a>
+      </Fact>
+    </dl>
+  );
+}
+
+function Fact({ name, children }: { name: string; children: React.ReactNode }) {
+  return (
+    <>
+      <dt>{name}</dt>
+      <dd>{children}</dd>
+    </>
+  );
+}
