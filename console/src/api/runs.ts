@@ -3,11 +3,9 @@
 import { infiniteQueryOptions, keepPreviousData, queryOptions } from '@tanstack/react-query';
 
 import { api, body, requestTo, send } from './client';
-import type { RunExtras } from './provisional';
 import { keys } from './queries';
 import type { Outcome, Run } from './types';
 
-export type RunRow = Run & RunExtras;
 
 export interface RunFilters {
   status?: string;
@@ -20,9 +18,10 @@ export interface RunFilters {
 }
 
 export interface RunPage {
-  items: RunRow[];
+  items: Run[];
   next: string | null;
-  total?: number;
+  /** Null while it is too expensive to count. */
+  total: number | null;
 }
 
 const PAGE = 100;

@@ -3,11 +3,11 @@
 import { infiniteQueryOptions, keepPreviousData, queryOptions } from '@tanstack/react-query';
 
 import { api, body, requestTo, send } from './client';
-import type { Explanation } from './provisional';
 import { keys } from './queries';
 import type { components } from './schema';
 
 export type ToolSummary = components['schemas']['ToolSummary'];
+type Explanation = components['schemas']['Explanation'];
 
 export interface ToolFilters {
   q?: string;

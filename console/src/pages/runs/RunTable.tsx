@@ -1,6 +1,6 @@
 import { Link, useNavigate } from '@tanstack/react-router';
 
-import type { RunRow } from '../../api/runs';
+import type { Run } from '../../api/types';
 import { useNow } from '../../format/clock';
 import { formatDuration } from '../../format/time';
 import { Chip } from '../../ui/Chip';
@@ -12,7 +12,7 @@ import { runWords } from '../../words-runs';
 import styles from './RunTable.module.css';
 import { StatusChip } from './status';
 
-const COLUMNS: readonly Column<RunRow>[] = [
+const COLUMNS: readonly Column<Run>[] = [
   {
     key: 'tool',
     title: runWords.tool,
@@ -27,12 +27,12 @@ const COLUMNS: readonly Column<RunRow>[] = [
   { key: 'caller', title: runWords.caller, wide: true, cell: (run) => (run.caller ? <Foreign text={run.caller} limit={60} /> : <span className="faint">–</span>) },
   { key: 'began', title: runWords.began, right: true, cell: (run) => <Moment at={run.started_at} /> },
   { key: 'took', title: runWords.took, right: true, cell: (run) => <Took run={run} /> },
-  { key: 'work', title: runWords.work, right: true, wide: true, cell: (run) => (run.work_ms == null ? <span className="faint">–</span> : formatDuration(run.work_ms)) },
+  { key: 'work', title: runWords.work, right: true, wide: true, cell: (run) => formatDuration(run.work_ms) },
   { key: 'events', title: runWords.events, right: true, wide: true, cell: (run) => run.events.toLocaleString() },
 ];
 
 /** Runs, each of which opens. */
-export function RunTable({ runs, label }: { runs: readonly RunRow[]; label: string }) {
+export function RunTable({ runs, label }: { runs: readonly Run[]; label: string }) {
   const navigate = useNavigate();
   return (
     <Table
@@ -45,7 +45,7 @@ export function RunTable({ runs, label }: { runs: readonly RunRow[]; label: stri
   );
 }
 
-function State({ run }: { run: RunRow }) {
+function State({ run }: { run: Run }) {
   return (
     <span className={styles.state}>
       <StatusChip status={run.status} />
@@ -54,7 +54,7 @@ function State({ run }: { run: RunRow }) {
           <Foreign text={run.error_code} limit={40} />
         </Chip>
       )}
-      {run.status === 'running' && run.progress && (
+      {run.status === 'running' && run.progress?.text != null && (
         <span className="soft cut">
           <Foreign text={run.progress.text} limit={60} />
         </span>
@@ -63,9 +63,9 @@ function State({ run }: { run: RunRow }) {
   );
 }
 
-function Took({ run }: { run: RunRow }) {
+function Took({ run }: { run: Run }) {
   const open = run.status === 'running' || run.status === 'paused';
-  return open ? <Since at={run.started_at} /> : formatDuration(run.duration_ms ?? (run.updated_at - run.started_at) * 1000);
+  return open ? <Since at={run.started_at} /> : formatDuration(run.duration_ms);
 }
 
 function Since({ at }: { at: number }) {

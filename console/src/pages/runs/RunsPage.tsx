@@ -3,7 +3,6 @@ import { useNavigate, useSearch } from '@tanstack/react-router';
 import { useEffect, useMemo, useRef, useState } from 'react';
 
 import { runPagesQuery, type RunFilters } from '../../api/runs';
-import { useMe } from '../../api/session';
 import { gatewayNow } from '../../format/clock';
 import { useRecentEvents } from '../../live/recent';
 import { Page } from '../../shell/Page';
@@ -20,7 +19,7 @@ import styles from './RunsPage.module.css';
 
 const REST_MS = 300;
 const WINDOWS: Record<string, number> = { '1h': 3600, '24h': 86_400, '7d': 604_800 };
-const FILTERS_FEATURE = 'runs';
+
 
 /** All runs, newest first, with filters in the address. */
 export default function RunsPage() {
@@ -29,7 +28,7 @@ export default function RunsPage() {
   const filters = pick(search);
   const query = useInfiniteQuery(runPagesQuery(filters));
   const runs = useMemo(() => liveFirst(query.data?.pages.flatMap((page) => page.items) ?? []), [query.data]);
-  const total = query.data?.pages[0]?.total;
+  const total = query.data?.pages[0]?.total ?? undefined;
   const filtered = Object.keys(filters).length > 0;
   const change = (next: RunFilters) => void navigate({ to: '.', search: (old) => cleaned({ ...old, ...next }), replace: true });
   useRefetchAfterEvents(() => void query.refetch());
@@ -54,8 +53,6 @@ export default function RunsPage() {
 const EMPTY: RunFilters = { status: '', tool: '', source: '', user: '', q: '', since: undefined, until: undefined };
 
 function Filters({ filters, onChange }: { filters: RunFilters; onChange: (next: RunFilters) => void }) {
-  const me = useMe();
-  if (!me.server.features.includes(FILTERS_FEATURE)) return null;
   const statuses = Object.entries(runWords.statuses).map(([value, label]) => ({ value, label }));
   const window = Object.entries(WINDOWS).find(([, seconds]) => filters.since !== undefined && Math.abs(gatewayNow() - filters.since - seconds) < seconds / 2)?.[0] ?? '';
   return (
