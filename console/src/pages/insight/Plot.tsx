@@ -2,7 +2,7 @@ import { useEffect, useRef, useState } from 'react';
 import UPlot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
 
-import { formatDuration, formatMoment } from '../../format/time';
+import { formatClock, formatDuration, formatMoment } from '../../format/time';
 import { usePreferences } from '../../shell/preferences';
 import { Foreign } from '../../ui/Foreign';
 import { useMedia } from '../../ui/media';
@@ -11,6 +11,7 @@ import { stacked, type PlotData, type PlotSeries } from './plots';
 
 const HEIGHT = 170;
 const SYNC = 'insight';
+const SHOWN_AS_CLOCK_S = 172_800;
 // The enum is only in the types of the library, so its values are numbers here.
 /* eslint-disable @typescript-eslint/no-unsafe-enum-assignment */
 const RIGHT = 1 as UPlot.Axis.Side;
@@ -111,6 +112,7 @@ function optionsOf(data: PlotData, element: HTMLElement, handlers: Handlers): UP
       sync: { key: SYNC },
       drag: { x: true, y: false, setScale: false },
       points: { size: 6 },
+      y: false,
       bind: {
         dblclick: () => () => {
           handlers.onReset();
@@ -120,7 +122,7 @@ function optionsOf(data: PlotData, element: HTMLElement, handlers: Handlers): UP
     },
     scales: { x: { time: true }, y: { range: (_plot, _min, max) => [0, Math.max(1, max) * 1.08] }, duration: { range: (_plot, _min, max) => [0, Math.max(1, max) * 1.08] } },
     axes: [
-      { ...axis, grid: { ...axis.grid, dash: [3, 3] } },
+      { ...axis, size: 28, grid: { ...axis.grid, dash: [3, 3] }, values: (_plot, ticks) => ticks.map((tick) => timeLabel(tick, data.times)) },
       { ...axis, side: RIGHT, size: 62, values: (_plot, ticks) => ticks.map((tick) => data.format(tick)) },
       ...(hasDurations ? [{ ...axis, scale: 'duration', side: LEFT, size: 56, grid: { show: false }, values: (_plot: UPlot, ticks: number[]) => ticks.map(formatDuration) }] : []),
     ],
@@ -137,6 +139,12 @@ function optionsOf(data: PlotData, element: HTMLElement, handlers: Handlers): UP
       ],
     },
   };
+}
+
+/** The clock time within two days; the date beyond. */
+function timeLabel(time: number, times: readonly number[]): string {
+  const length = (times.at(-1) ?? 0) - (times[0] ?? 0);
+  return length <= SHOWN_AS_CLOCK_S ? formatClock(time) : formatMoment(time, time + SHOWN_AS_CLOCK_S);
 }
 
 function seriesOptions(series: PlotSeries | undefined, colour: (name: string) => string): UPlot.Series {
