@@ -88,6 +88,7 @@ async def _measure(store: Store, runs: int) -> None:
 
 async def _show(name: str, method: Any, *values: Any, **options: Any) -> None:
     times: list[float] = []
+    found: Any = 0
     for _ in range(5):
         began = time.perf_counter()
         found = await method(*values, **options)
@@ -110,6 +111,6 @@ async def _main(events: int) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description="Print the time of filtered pages of events and runs.")
     parser.add_argument("--events", type=int, default=1_000_000)
     asyncio.run(_main(parser.parse_args().events))

@@ -137,6 +137,9 @@ def test_events_can_be_chosen_by_number_tool_type_and_time(toolpost: Run) -> Non
     assert shown("--type", "tool_call_*ED", "--tool", "local.wait")[-1] == "local.wait 420"
     assert len(shown("--since", "1h", "--tool", "local.*")) == 5
     assert shown("--since", "2999-01-01") == []
+    for option, value in (("--tool", "local.w*"), ("--source", "local"), ("--search", "WAIT")):
+        runs = toolpost("runs", "list", option, value, "--status", "failed", "--json").json
+        assert [run["tool_name"] for run in runs] == ["local.wait"]
     assert "No events match." in toolpost("events", "--since", "2999-01-01").out
 
 

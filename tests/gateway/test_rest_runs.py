@@ -118,17 +118,15 @@ async def test_runs_are_filtered_counted_and_read_by_pages(tmp_path: Path) -> No
             shown = await get(gate, "/runs", headers, **query)
             return [run["run_id"] for run in shown["items"]], shown["total"]
 
-        filtered = [
-            await found(total="yes", **query)
-            for query in (
-                {"status": "failed"},
-                {"tool": "shop.*"},
-                {"source": "shop"},
-                {"user": "bot"},
-                {"q": "SHOP"},
-                {"q": failed[4:9]},
-            )
+        queries: list[dict[str, Any]] = [
+            {"status": "failed"},
+            {"tool": "shop.*"},
+            {"source": "shop"},
+            {"user": "bot"},
+            {"q": "SHOP"},
+            {"q": failed[4:9]},
         ]
+        filtered = [await found(total="yes", **query) for query in queries]
         by_time = [await found(since=at), await found(until=at)]
         page = await get(gate, "/runs", limit=1, tool="add", total="yes")
         following = await get(gate, "/runs", limit=5, tool="add", cursor=page["next"])
