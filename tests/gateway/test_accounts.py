@@ -12,7 +12,9 @@ from mcp_types import ElicitRequestParams, ElicitRequestURLParams, ElicitResult
 
 from tests.auth.oauth.provider import Browser, provider
 from tests.gateway.serving import serving, whole_app
+from tests.patient_settings import PatientSettings
 from tests.toolbox.signing_in import ANN, CLIENT, NotesApi, Person, address, notes_source, outcome_of, toolbox
+from toolpost import Toolbox
 from toolpost.gateway.http import open_callers
 
 pytestmark = pytest.mark.programs
@@ -81,6 +83,7 @@ async def test_a_front_end_starts_and_finishes_a_sign_in_and_lets_the_account_go
             refused = await http.post("/accounts/notes/callback", json=forged)
             finished = await http.post("/accounts/notes/callback", json={"parameters": brought})
             after = (await http.get("/accounts")).json()
+            users = (await http.get("/accounts/users")).json()
             outcome = await outcome_of(box, asked["pending"]["id"], by=ANN)
             gone = [(await http.delete("/accounts/notes")).status_code for _ in range(2)]
             strange = await http.post("/accounts/nowhere/sign-in", json={})
@@ -93,5 +96,31 @@ async def test_a_front_end_starts_and_finishes_a_sign_in_and_lets_the_account_go
     assert refused.headers["content-type"] == "application/problem+json"
     assert [one["provider"] for one in before + after] == ["notes", "notes"]
     assert before != after
+    assert [(one["user"], one["provider"], one["status"]) for one in users] == [(ANN, "notes", "connected")]
+    assert "token" not in str(users)
+    assert (before[0]["sources"], before[0]["waiting"]) == (["notes"], [asked["pending"]["id"]])
+    assert before[0]["tools"] > 0
+    assert (after[0]["status"], after[0]["waiting"]) == ("connected", [])
+    assert isinstance(before[0]["requested_scopes"], list)
     assert "remember the milk" in str(outcome)
     assert (gone, strange.status_code) == ([204, 404], 404)
+
+
+async def test_a_browser_that_comes_back_finds_the_console_where_nobody_is_known(tmp_path: Path) -> None:
+    """Its page finishes the sign-in with its own bearer; it is another page where the console is not built."""
+    with address() as (url, listening):
+        async with (
+            Toolbox(settings=PatientSettings(data_dir=tmp_path / "data")) as box,
+            open_callers(box, tmp_path / "data", ANN, host="127.0.0.1") as callers,
+            serving(whole_app(box, callers, "https://tools.example"), listening),
+            httpx2.AsyncClient(base_url=url, timeout=60, trust_env=False, headers={"Host": "tools.example"}) as http,
+        ):
+            path = "/oauth/callback/notes?state=s&code=the-code"
+            page = await http.get(path, headers={"Accept": "text/html"})
+            start = await http.get("/", headers={"Accept": "text/html"})
+            program = await http.get(path, headers={"Accept": "application/json"})
+
+    assert (page.status_code, page.headers["content-type"]) == (start.status_code, start.headers["content-type"])
+    assert page.headers["content-type"].startswith("text/html")
+    assert "the-code" not in page.text
+    assert program.headers["content-type"] == "application/problem+json"

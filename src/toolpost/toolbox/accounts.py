@@ -109,6 +109,20 @@ class AccountManager:
         """Return the account of a user at every service."""
         return [await self._state(service, person) for _, service in sorted(self.consents.services.items())]
 
+    async def users(self, tenant: str) -> dict[str, list[AccountState]]:
+        """Return the accounts of a tenant's users, without services at which a user has none."""
+        rows = await self.accounts.rows.list(tenant=tenant)
+        found: dict[str, list[AccountState]] = {}
+        for user in dict.fromkeys(row.key.user for row in rows if row.key.user):
+            states = await self.states(Principal(tenant, user))
+            found[user] = [state for state in states if state.status != "missing"]
+        return {user: states for user, states in found.items() if states}
+
+    def requested_scopes(self, provider: str) -> list[str]:
+        """Return the configured scopes of a sign-in at a service."""
+        service = self.consents.services.get(provider)
+        return [] if service is None else list(service.plan.scopes)
+
     async def connect(
         self, provider: str, person: Principal, *, redirect_uri: str = ""
     ) -> StartedSignIn | ConnectedAccount:

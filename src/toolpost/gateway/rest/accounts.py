@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
@@ -11,11 +11,13 @@ from toolpost.contracts.errors import ConfigError
 from toolpost.gateway.problems import Problem
 from toolpost.gateway.rest.components import ref
 from toolpost.gateway.rest.operations import JsonResponse, Operations, RestRequest
+from toolpost.gateway.rest.source_documents import service_of
 
 if TYPE_CHECKING:
     from toolpost.toolbox.accounts import AccountManager
 
 OPERATIONS = Operations("accounts")
+_MOST_WAITING = 500  # of the newest pending actions
 _REDIRECT = {
     "type": "string",
     "pattern": r"^https?://[^\s#]+$",
@@ -33,7 +35,56 @@ async def list_accounts(request: RestRequest) -> Response:
     except ConfigError:  # no source uses accounts
         return JsonResponse([])
     states = await accounts.states(request.caller.principal)
-    return JsonResponse([{**state._asdict(), "scopes": list(state.scopes)} for state in states])
+    waiting = await _waiting(request)
+    return JsonResponse(
+        [
+            {
+                **state._asdict(),
+                "scopes": list(state.scopes),
+                "requested_scopes": accounts.requested_scopes(state.provider),
+                **_use(request, state.provider),
+                "waiting": waiting.get(state.provider, []),
+            }
+            for state in states
+        ]
+    )
+
+
+@OPERATIONS.declare(
+    "GET", "/accounts/users", scope=("admin",), answers={200: {"type": "array", "items": ref("UserAccount")}}
+)
+async def list_user_accounts(request: RestRequest) -> Response:
+    """List the accounts of all users of the tenant, without tokens."""
+    try:
+        users = await request.box.accounts.users(request.tenant)
+    except ConfigError:  # no source uses accounts
+        return JsonResponse([])
+    return JsonResponse(
+        [
+            {"user": f"{request.tenant}:{user}", **state._asdict(), "scopes": list(state.scopes)}
+            for user, states in users.items()
+            for state in states
+        ]
+    )
+
+
+def _use(request: RestRequest, provider: str) -> dict[str, Any]:
+    """Return the sources that use accounts of a service, and the number of their tools."""
+    index = request.box.sources.index.by_name
+    names = [name for name, managed in index.items() if service_of(managed.given) == provider]
+    return {"sources": names, "tools": sum(index[name].tools.listing.offered for name in names)}
+
+
+async def _waiting(request: RestRequest) -> dict[str, list[str]]:
+    """Return the IDs of the caller's pending actions that wait for a sign-in, by service."""
+    open_actions = await request.box.pending.list(
+        by=request.user, user=request.caller.principal.user, limit=_MOST_WAITING
+    )
+    found: dict[str, list[str]] = {}
+    for action in open_actions:
+        if action.question.kind == "consent":
+            found.setdefault(str(action.question.payload.get("provider", "")), []).append(action.id)
+    return found
 
 
 @OPERATIONS.declare(

@@ -673,6 +673,19 @@ COMPONENTS: dict[str, Any] = {
             **texts("provider", "display_name"),
             "status": {"enum": ["connected", "doubtful", "revoked", "missing"]},
             "scopes": array(TEXT),
+            "requested_scopes": {**array(TEXT), "description": "The scopes that a sign-in requests"},
+            "expires_at": _MAYBE_TIME,
+            "connected_at": _MAYBE_TIME,
+            "sources": {**array(TEXT), "description": "The sources that use the account"},
+            "tools": {**_COUNT, "description": "The number of their tools"},
+            "waiting": {**array(TEXT), "description": "IDs of the caller's pending actions that wait for a sign-in"},
+        }
+    ),
+    "UserAccount": record(
+        {
+            **texts("user", "provider", "display_name"),
+            "status": {"enum": ["connected", "doubtful", "revoked"]},
+            "scopes": array(TEXT),
             "expires_at": _MAYBE_TIME,
             "connected_at": _MAYBE_TIME,
         }

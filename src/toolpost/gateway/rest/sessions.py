@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 OPERATIONS = Operations("sessions")
 FEATURES = (
-    *("sessions", "tools", "keys", "policy", "about", "sources", "lock"),
+    *("sessions", "tools", "keys", "policy", "about", "sources", "lock", "accounts"),
     *("pending.viewer", "pending.async", "pending.filters", "pending.escalate", "pending.preview"),
     *("runs.filters", "runs.details", "runs.events", "runs.verify", "events.pages", "events.type", "audit.csv"),
 )
