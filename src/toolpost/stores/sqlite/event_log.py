@@ -397,7 +397,8 @@ def _find_problems(db: sqlite3.Connection, key: LogKey, head: RunHead) -> list[s
         problems += [
             f"the columns that filters use for event {segment.seq} were changed"
             for (segment, unpacked), copy in zip(segments, copies, strict=True)
-            if unpacked and copy != (join_codes(tuple(map(int, (one.code for one in unpacked)))), unpacked[0].at, unpacked[-1].at)
+            if unpacked
+            and copy != (join_codes(tuple(map(int, (one.code for one in unpacked)))), unpacked[0].at, unpacked[-1].at)
         ]
     if not problems and not head.agrees_with(events):
         problems.append(CHANGED_RECORD)
