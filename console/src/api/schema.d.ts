@@ -519,6 +519,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/accounts/users": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the accounts of all users of the tenant, without tokens
+         * @description For callers with the scope admin.
+         */
+        get: operations["list_user_accounts"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/accounts/{service}/sign-in": {
         parameters: {
             query?: never;
@@ -1896,6 +1916,26 @@ export interface components {
             display_name: string;
             /** @enum {unknown} */
             status: "connected" | "doubtful" | "revoked" | "missing";
+            scopes: string[];
+            /** @description The scopes that a sign-in requests */
+            requested_scopes: string[];
+            /** @description Unix time in seconds */
+            expires_at: number | null;
+            /** @description Unix time in seconds */
+            connected_at: number | null;
+            /** @description The sources that use the account */
+            sources: string[];
+            /** @description The number of their tools */
+            tools: number;
+            /** @description IDs of the caller's pending actions that wait for a sign-in */
+            waiting: string[];
+        };
+        UserAccount: {
+            user: string;
+            provider: string;
+            display_name: string;
+            /** @enum {unknown} */
+            status: "connected" | "doubtful" | "revoked";
             scopes: string[];
             /** @description Unix time in seconds */
             expires_at: number | null;
@@ -4777,6 +4817,62 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Account"][];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_user_accounts: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UserAccount"][];
                 };
             };
             /** @description Bad Request */
