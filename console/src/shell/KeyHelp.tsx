@@ -19,7 +19,7 @@ const EVERYWHERE: Shortcut[] = [
 ];
 
 /** All shortcuts; `?` opens it. */
-export function KeyHelp({ open, onClose }: { open: boolean; onClose: () => void }) {
+export default function KeyHelp({ open, onClose }: { open: boolean; onClose: () => void }) {
   const { letterKeys } = usePreferences();
   return (
     <Dialog open={open} onClose={onClose} title={words.keys.title} wide>

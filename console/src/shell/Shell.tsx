@@ -1,16 +1,17 @@
 import { Outlet, useNavigate } from '@tanstack/react-router';
-import { useState } from 'react';
+import { lazy, Suspense, useState } from 'react';
 
 import { words } from '../words';
 import { Banner } from './Banner';
 import { BottomBar } from './BottomBar';
-import { Find } from './find/Find';
-import { KeyHelp } from './KeyHelp';
 import { useKeys, type KeyMap } from './keys';
 import { NAVIGATION } from './navigation';
 import styles from './Shell.module.css';
 import { Sidebar } from './Sidebar';
 import { Watch } from './Watch';
+
+const Find = lazy(() => import('./find/Find'));
+const KeyHelp = lazy(() => import('./KeyHelp'));
 
 /** The frame around every page: sidebar, the page as one panel, and on a phone a bar at the bottom. */
 export function Shell() {
@@ -34,8 +35,10 @@ export function Shell() {
       </main>
       <BottomBar onFind={find} />
       <Watch />
-      <Find open={finding} onClose={() => setFinding(false)} />
-      <KeyHelp open={help} onClose={() => setHelp(false)} />
+      <Suspense>
+        {finding && <Find open onClose={() => setFinding(false)} />}
+        {help && <KeyHelp open onClose={() => setHelp(false)} />}
+      </Suspense>
     </div>
   );
 }

@@ -1,10 +1,11 @@
 import { Dialog as Base } from '@base-ui/react/dialog';
-import type { ReactNode, RefObject } from 'react';
+import { useRef, type ReactNode, type RefObject } from 'react';
 
 import { words } from '../words';
 import { IconButton } from './Button';
 import { classes } from './classes';
 import styles from './Dialog.module.css';
+import { firstFocus } from './first-focus';
 import { CloseIcon } from './icons';
 
 interface DialogProps {
@@ -19,11 +20,16 @@ interface DialogProps {
 
 /** A dialog with a title; `Esc`, a press outside and its button close it. */
 export function Dialog({ open, onClose, title, wide, foot, initialFocus, children }: DialogProps) {
+  const popup = useRef<HTMLDivElement>(null);
   return (
     <Base.Root open={open} onOpenChange={(next) => !next && onClose()}>
       <Base.Portal>
         <Base.Backdrop className={styles.backdrop} />
-        <Base.Popup className={classes(styles.popup, wide && styles.wide)} initialFocus={initialFocus}>
+        <Base.Popup
+          ref={popup}
+          className={classes(styles.popup, wide && styles.wide)}
+          initialFocus={initialFocus ?? (() => firstFocus(popup.current))}
+        >
           <div className={styles.head}>
             <Base.Title className={styles.title}>{title}</Base.Title>
             <span className="end">

@@ -16,7 +16,7 @@ import styles from './Find.module.css';
 const DEBOUNCE_MS = 120;
 
 /** Search for a page, a tool, a question, a run or a source, and go there. */
-export function Find({ open, onClose }: { open: boolean; onClose: () => void }) {
+export default function Find({ open, onClose }: { open: boolean; onClose: () => void }) {
   return (
     <Dialog.Root open={open} onOpenChange={(next) => !next && onClose()}>
       <Dialog.Portal>
