@@ -38,7 +38,7 @@ from toolpost.connecting.endpoint_detection import Endpoint, detect_file, detect
 from toolpost.connecting.packages import Package
 from toolpost.connecting.presets import PACKAGES, pinned_preset, unknown_preset, unpinned_package
 from toolpost.contracts.config import ExternalToolConfig
-from toolpost.contracts.errors import ErrorCategory, ToolError
+from toolpost.contracts.errors import ToolError
 from toolpost.contracts.http_syntax import TOKEN
 from toolpost.contracts.records import represent
 from toolpost.contracts.source_kinds import AuthType, McpTransport, TransportType
@@ -63,11 +63,12 @@ _INSTALL = {"uvx": " (it comes with uv: pip install uv)", "npx": " (it comes wit
 _OUR_OWN = frozenset({"python", "python3"})  # the running interpreter stands in for it
 
 
-class TargetError(ToolError):
-    """Arguments that do not fit together; `option` is the one to change."""
+class TargetError(ValueError):
+    """Arguments that do not fit together; `option` is the one to change. Each surface reports it in its own form."""
 
     def __init__(self, message: str, *, option: str) -> None:
-        super().__init__(message, category=ErrorCategory.NON_RETRYABLE_CLIENT, code="invalid_target")
+        super().__init__(message)
+        self.message = message
         self.option = option
 
 
