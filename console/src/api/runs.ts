@@ -46,7 +46,8 @@ export const runPagesQuery = (filters: RunFilters) =>
 async function listRuns(filters: RunFilters, limit: number, cursor: string | undefined, signal: AbortSignal): Promise<RunPage> {
   const query = new URLSearchParams({ limit: String(limit) });
   for (const [name, value] of Object.entries(filters)) if (value !== undefined) query.set(name, String(value));
-  if (cursor !== undefined) query.set('cursor', cursor);
+  if (cursor === undefined) query.set('total', 'yes');
+  else query.set('cursor', cursor);
   const response = await send(requestTo(`/api/v1/runs?${query.toString()}`, { signal }));
   return (await response.json()) as RunPage;
 }
