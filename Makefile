@@ -1,6 +1,7 @@
 # make demo    tools listed, called, refused, paused, approved and finished; brings the package alone into .venv
 # make setup   the whole environment: .venv with the package, its extras and the checkers, and what tests run against
 # make console   the web page that `toolpost up` serves; `make setup` builds it, `make demo` does not need it
+# make card    the approval card for other front ends, which the React example shows; `make setup` builds it
 # make test    all checks, then all tests with the coverage gates
 # make quick   the tests that start no other programs, without linters: less than two minutes, for while you work
 # make test-live   search and scrape providers as they are today, with the keys of the environment
@@ -28,16 +29,17 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --constraint con
 TYPED := $(wildcard src tests tools bench conformance examples)
 # Built by Vite, not in Git.
 CONSOLE := src/toolpost/console/static/index.html
+CARD := packages/approval-card/dist/types/index.d.ts
 # The small model is large for a part: its own targets bring it.
 PARTS := $(patsubst tools/parts/%.txt,.parts/%/.installed,$(filter-out %/llm.txt,$(wildcard tools/parts/*.txt)))
 
 # Tests start hundreds of programs that import the package: it is compiled once, wherever bytecode is switched off, too.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup console chromium demo test quick test-imports test-live release hooks check check-style check-mypy check-pyright check-layers check-console bench conformance demo-llm test-litellm test-llm test-peers test-n8n test-clients docs clean
+.PHONY: setup console card chromium demo test quick test-imports test-live release hooks check check-style check-mypy check-pyright check-layers check-console bench conformance demo-llm test-litellm test-llm test-peers test-n8n test-clients docs clean
 .DEFAULT_GOAL := setup
 
-setup: .venv/.installed node_modules/.installed $(PARTS) console chromium
+setup: .venv/.installed node_modules/.installed $(PARTS) console card chromium
 
 # The package alone, which is all that the demo needs. The build backend comes first, so that it too obeys the constraints.
 .venv/.package: pyproject.toml constraints.txt
@@ -70,6 +72,16 @@ console/node_modules/.installed: console/package.json console/package-lock.json 
 
 $(CONSOLE): console/node_modules/.installed $(wildcard console/*.html console/*.ts console/*.json) $(shell find console/src console/public packages/approval-card/src -type f)
 	npm run --prefix console --silent build -- --logLevel warn
+
+# The package of the approval card. The console has its sources by itself.
+card: $(CARD)
+
+packages/approval-card/node_modules/.installed: packages/approval-card/package.json packages/approval-card/package-lock.json packages/approval-card/.npmrc
+	npm ci --prefix packages/approval-card --ignore-scripts --loglevel=error
+	@touch $@
+
+$(CARD): packages/approval-card/node_modules/.installed $(wildcard packages/approval-card/*.js packages/approval-card/*.json) $(shell find packages/approval-card/src -type f)
+	npm run --prefix packages/approval-card --silent build
 
 # The browser of tests/browser is the system's own. Where none can be brought the setup goes on, and says so.
 chromium: .venv/.package
@@ -180,6 +192,6 @@ docs: setup
 	$(BIN)/python -m pytest tests/docs
 
 clean:
-	rm -rf .venv .parts node_modules console/node_modules src/toolpost/console/static dist build htmlcov .coverage .coverage.* coverage.json checks.log
+	rm -rf .venv .parts node_modules console/node_modules packages/approval-card/node_modules packages/approval-card/dist src/toolpost/console/static dist build htmlcov .coverage .coverage.* coverage.json checks.log
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests tools bench conformance examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

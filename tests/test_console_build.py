@@ -12,6 +12,7 @@ from tools.console_budget import LIMIT, first_load
 from tools.console_packages import LOCK, ROOT, add_to_sbom, licensed_packages, shipped_packages
 
 STATIC = "src/toolpost/console/static"
+CARD = ROOT / "packages/approval-card"
 
 
 @pytest.fixture
@@ -43,8 +44,9 @@ def test_the_font_is_among_the_licences() -> None:
     assert any(package.license == "OFL-1.1" for package in shipped_packages())
 
 
-def test_the_lock_has_hashes_and_no_download_addresses() -> None:
-    packages = {path: entry for path, entry in json.loads(LOCK.read_text())["packages"].items() if path}
+@pytest.mark.parametrize("lock", [LOCK, CARD / "package-lock.json"], ids=["console", "card"])
+def test_the_lock_has_hashes_and_no_download_addresses(lock: Path) -> None:
+    packages = {path: entry for path, entry in json.loads(lock.read_text())["packages"].items() if path}
 
     assert packages
     assert [path for path, entry in packages.items() if "integrity" not in entry] == []
@@ -52,11 +54,18 @@ def test_the_lock_has_hashes_and_no_download_addresses() -> None:
     assert [path for path, entry in packages.items() if entry.get("hasInstallScript")] == []
 
 
-def test_versions_are_exact() -> None:
-    declared = json.loads((ROOT / "console/package.json").read_text())
-    versions = [*declared["dependencies"].values(), *declared["devDependencies"].values()]
+def declared(folder: Path) -> dict[str, str]:
+    """The versions that a package asks for."""
+    package = json.loads((folder / "package.json").read_text())
+    return {**package["dependencies"], **package["devDependencies"]}
 
-    assert all(version[0].isdigit() for version in versions)
+
+def test_versions_are_exact() -> None:
+    assert all(version[0].isdigit() for version in declared(ROOT / "console").values())
+
+
+def test_the_card_has_the_versions_of_the_console() -> None:
+    assert declared(CARD).items() <= declared(ROOT / "console").items()
 
 
 def test_an_sbom_gets_each_package_that_ships(tmp_path: Path) -> None:

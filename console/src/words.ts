@@ -150,7 +150,6 @@ export const words = {
     anybody: 'Anyone of the tenant with the scope answer',
     butNotAsker: 'but not the requester',
     youCan: 'You can.',
-    youCanDeny: 'You can only deny this call:',
     whyNot: {
       no_scope: 'this needs the scope answer.',
       not_named: 'only the people above can.',

@@ -3,17 +3,14 @@
 import type { Me } from '../api/types';
 import type { Card } from '../api/types';
 
+export { whyOnlyDeny } from '@toolpost/approval-card/card/decisions';
+
 export type WhyNot = 'no_scope' | 'not_named' | 'own_call' | 'operator_only' | 'nobody';
 
 /** Whether this person can answer an open card. */
 export function mayAnswer(card: Card, me: Me): boolean {
   if (card.viewer) return card.viewer.may.length > 0;
   return whyNot(card, me) === undefined;
-}
-
-/** Why this person can only deny an open card; undefined if they can answer it in other ways, or not at all. */
-export function whyOnlyDeny({ viewer }: Card): string | undefined {
-  return viewer?.may.join() === 'deny' ? (viewer.why_not ?? undefined) : undefined;
 }
 
 /** Why this person cannot answer a card; undefined if they can. */

@@ -93,6 +93,7 @@ export const words = {
     tabs: { preview: 'Preview', request: 'Request', command: 'Command', diff: 'Changes', arguments: 'Arguments', json: 'JSON' },
     why: 'Why you are asked',
     youCannot: 'You cannot answer:',
+    youCanDeny: 'You can only deny this call:',
     answer: 'Answer',
     connect: (service: string) => `Connect ${service}`,
     sending: 'Sending…',

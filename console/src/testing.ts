@@ -1,0 +1,1 @@
+export * from '@toolpost/approval-card/testing';
