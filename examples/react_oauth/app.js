@@ -1,5 +1,6 @@
 // A question, a card that asks for consent where the agent pauses, and the answer. The token of the pause stays on the server.
 const { createElement: h, useEffect, useState } = React;
+const { ApprovalCard } = ToolpostApprovalCard;
 
 async function post(path, body) {
   const reply = await fetch(path, {
@@ -37,17 +38,12 @@ function App() {
       h("input", { value: query, "aria-label": "Question", onChange: (event) => setQuery(event.target.value) }),
       h("button", null, "Ask"),
     ),
-    result?.status === "paused" && h(Consent, result),
+    result?.status === "paused" &&
+      h(ApprovalCard, {
+        action: result.action,
+        onConnect: () => open(result.authUrl, "sign-in", "popup,width=480,height=640"),
+      }),
     result?.status === "finished" && h("p", { className: "card", role: "status" }, result.answer),
-  );
-}
-
-function Consent({ displayName, scopes, authUrl }) {
-  return h(
-    "section",
-    { className: "card" },
-    h("p", null, `${displayName} wants your consent for: ${scopes.join(", ")}`),
-    h("button", { onClick: () => open(authUrl, "sign-in", "popup,width=480,height=640") }, `Connect ${displayName}`),
   );
 }
 

@@ -7,7 +7,8 @@ The provider, `/provider/...`, stands for GitHub; a real one is configured in it
 
 import re
 import secrets
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,13 +25,17 @@ from toolpost.compat.penguiflow.tools import AuthType, ExternalToolConfig, ToolN
 from toolpost.testing import ScriptedModel, tool_calls
 
 HERE = Path(__file__).parent
-LIBRARIES = HERE.parent.parent / "node_modules"
+ROOT = HERE.parent.parent
+LIBRARIES = ROOT / "node_modules"
+CARD = ROOT / "packages/approval-card/dist"  # built by `make card`
 PAGES = {
     "/": HERE / "index.html",
     "/app.js": HERE / "app.js",
     "/page.css": HERE / "page.css",
     "/react.js": LIBRARIES / "react" / "umd" / "react.production.min.js",
     "/react-dom.js": LIBRARIES / "react-dom" / "umd" / "react-dom.production.min.js",
+    "/approval-card.js": CARD / "approval-card.global.js",
+    "/approval-card.css": CARD / "approval-card.css",
 }
 CONNECTED = "<script>opener.postMessage('connected', location.origin); close()</script>Connected."
 Session = Annotated[str, Cookie()]
@@ -89,12 +94,27 @@ class Agent:
             return {"status": "finished", "answer": result.payload["answer"]}
         self._paused[user] = (planner, result.resume_token)
         shown = result.payload
-        return {
-            "status": "paused",
-            "displayName": shown["display_name"],
-            "scopes": shown["scopes"],
-            "authUrl": shown["auth_url"],
-        }
+        return {"status": "paused", "authUrl": shown["auth_url"], "action": pending_action(shown)}
+
+
+def pending_action(shown: Mapping[str, Any]) -> dict[str, Any]:
+    """Describe a pause as the REST API describes a pending action, which is what the card of the page takes."""
+    now = time.time()
+    return {
+        "id": secrets.token_hex(4),
+        "status": "open",
+        "kind": "consent",
+        "tool_name": "github.create_issue",
+        "prompt": f"{shown['display_name']} wants your consent for: {', '.join(shown['scopes'])}",
+        "payload": {"display_name": shown["display_name"]},
+        "arguments": {},
+        "masked": [],
+        "answers": [],
+        "asked_by": "you",
+        "caller": {"kind": "token", "name": "The agent"},
+        "created_at": now,
+        "expires_at": now + 600,
+    }
 
 
 def create_app(site: str) -> FastAPI:
