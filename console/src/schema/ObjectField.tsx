@@ -10,10 +10,10 @@ import { schemaWords } from '../words-schema';
 import { useForm } from './context';
 import styles from './Form.module.css';
 import { initialValue } from './initial';
-import { isObject, type Json, type JsonObject, type Path } from './json';
+import { equal, isObject, type Json, type JsonObject, type Path } from './json';
 import { Node, type FieldProps } from './Node';
-import type { JsonSchema } from './resolve';
-import type { Property, Shape } from './shape';
+import type { JsonSchema, SchemaRoot } from './resolve';
+import { describe, type Property, type Shape } from './shape';
 
 type ObjectShape = Extract<Shape, { kind: 'object' }>;
 
@@ -22,6 +22,8 @@ interface BodyProps {
   value: Json | undefined;
   onChange: (value: Json) => void;
   path: Path;
+  /** In a branch of a union, whose name says the constant that tells it apart. */
+  withoutConstants?: boolean;
 }
 
 /** An object inside of another: a group with a line at its left. */
@@ -34,12 +36,13 @@ export function ObjectField({ shape, value, onChange, path, id }: FieldProps & {
 }
 
 /** The fields of an object: required ones, optional ones that were added, other names, and the optional ones left out. */
-export function ObjectBody({ shape, value, onChange, path }: BodyProps) {
+export function ObjectBody({ shape, value, onChange, path, withoutConstants = false }: BodyProps) {
   const { root } = useForm();
   const object = isObject(value) ? value : {};
   const declared = new Set(shape.properties.map((property) => property.name));
   const others = Object.keys(object).filter((name) => !declared.has(name));
   const shown = [...shape.properties.filter((one) => one.required), ...shape.properties.filter((one) => !one.required && Object.hasOwn(object, one.name))];
+  const isSaid = (one: Property) => withoutConstants && isConstant(one, Object.hasOwn(object, one.name) ? object[one.name] : undefined, root);
   const left = shape.properties.filter((one) => !one.required && !Object.hasOwn(object, one.name));
   const set = (name: string, next: Json | undefined) => onChange(withProperty(object, name, next));
   const field = (name: string, schema: JsonSchema, required: boolean) => (
@@ -56,7 +59,7 @@ export function ObjectBody({ shape, value, onChange, path }: BodyProps) {
   );
   return (
     <div className={styles.grid}>
-      {shown.map((one) => field(one.name, one.schema, one.required))}
+      {shown.filter((one) => !isSaid(one)).map((one) => field(one.name, one.schema, one.required))}
       {others.map((name) => field(name, shape.others ?? {}, false))}
       {shape.others && (
         <AddName taken={(name) => Object.hasOwn(object, name) || declared.has(name)} onAdd={(name) => set(name, initialValue(shape.others ?? {}, root))} />
@@ -132,6 +135,12 @@ function AddName({ taken, onAdd }: { taken: (name: string) => boolean; onAdd: (n
       </Button>
     </div>
   );
+}
+
+/** Whether a property can only have the value that it has. */
+function isConstant({ schema }: Property, value: Json | undefined, root: SchemaRoot): boolean {
+  const { shape } = describe(schema, root);
+  return shape.kind === 'const' && equal(shape.value, value);
 }
 
 /** The object with a property set, or without it; the other names keep their order. */

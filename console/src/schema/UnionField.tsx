@@ -36,7 +36,7 @@ export function UnionField({ branches, value, onChange, path, name, id, disabled
       {items.length <= MOST_SEGMENTS && !disabled ? <Segmented wide {...chooser} /> : <Select look="full" disabled={disabled} {...chooser} />}
       <div className={styles.group} key={current}>
         {shape.kind === 'object' ? (
-          <ObjectBody shape={shape} value={value} onChange={onChange} path={path} />
+          <ObjectBody withoutConstants shape={shape} value={value} onChange={onChange} path={path} />
         ) : (
           <Node bare name={name} schema={branch.schema} path={path} value={value} onChange={onChange} required />
         )}
