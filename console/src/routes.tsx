@@ -137,6 +137,7 @@ const audit = createRoute({
       ...texts(raw, 'type', 'tool', 'user', 'run'),
       since: number(raw, 'since'),
       until: number(raw, 'until'),
+      event: number(raw, 'event'),
     }),
   component: lazyRouteComponent(() => import('./pages/audit/AuditPage')),
 });

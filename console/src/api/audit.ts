@@ -1,16 +1,68 @@
 /** What the page Audit fetches. */
 
-import { queryOptions } from '@tanstack/react-query';
+import { infiniteQueryOptions, keepPreviousData } from '@tanstack/react-query';
 
 import { requestTo, send } from './client';
 import type { Event } from './types';
 
-/** All events of the tenant, newest first. */
-export const auditQuery = queryOptions({
-  queryKey: ['audit'],
-  queryFn: async ({ signal }) => {
-    const response = await send(requestTo('/api/v1/audit', { signal }));
-    const lines = (await response.text()).split('\n').filter((line) => line !== '');
-    return lines.map((line) => JSON.parse(line) as Event).reverse();
-  },
-});
+export interface EventFilters {
+  /** Types separated by commas; `*` matches any characters. */
+  type?: string;
+  /** A name; `*` matches any characters. */
+  tool?: string;
+  user?: string;
+  run?: string;
+  since?: number;
+  until?: number;
+}
+
+export interface EventPage {
+  items: Event[];
+  next: number | null;
+}
+
+export interface Verification {
+  status: 'verified' | 'changed';
+  problems: string[];
+}
+
+const PAGE = 200;
+const NO_EVENTS = String(Number.MAX_SAFE_INTEGER);
+
+/** The events that match, the newest first, page by page. */
+export const eventPagesQuery = (filters: EventFilters) =>
+  infiniteQueryOptions({
+    queryKey: ['audit', filters],
+    queryFn: async ({ pageParam, signal }) => {
+      const query = parametersOf(filters);
+      query.set('limit', String(PAGE));
+      if (pageParam !== undefined) query.set('before', String(pageParam));
+      const request = requestTo(`/api/v1/events?${query.toString()}`, { headers: { Accept: 'application/json' }, signal });
+      return (await (await send(request)).json()) as EventPage;
+    },
+    initialPageParam: undefined as number | undefined,
+    getNextPageParam: (page) => page.next ?? undefined,
+    placeholderData: keepPreviousData,
+  });
+
+/** The events that match with their hashes, oldest first, as a file. */
+export async function exportEvents(filters: EventFilters, format: 'jsonl' | 'csv'): Promise<Blob> {
+  const query = parametersOf(filters);
+  query.set('format', format);
+  return (await send(requestTo(`/api/v1/audit?${query.toString()}`))).blob();
+}
+
+/** Check the hashes of the event log, or of one run. The export of no events ends with the result. */
+export async function verifyEvents(run: string | undefined): Promise<Verification> {
+  const query = parametersOf({ run });
+  query.set('verify', 'yes');
+  query.set('after', NO_EVENTS);
+  const text = await (await send(requestTo(`/api/v1/audit?${query.toString()}`))).text();
+  return JSON.parse(text.trim().split('\n').at(-1) ?? '') as Verification;
+}
+
+function parametersOf(filters: EventFilters): URLSearchParams {
+  const query = new URLSearchParams();
+  for (const [name, value] of Object.entries(filters)) if (value !== undefined) query.set(name, String(value));
+  return query;
+}

@@ -13,7 +13,8 @@ export function summaryOf(event: Event): string {
   return [textOf(event, 'tool_name') || textOf(event, 'source') || textOf(event, 'tool'), detailOf(event)].filter(Boolean).join(' · ');
 }
 
-function detailOf(event: Event): string {
+/** What matters of the payload, without what the event is about. */
+export function detailOf(event: Event): string {
   const { payload } = event;
   switch (event.type) {
     case 'TOOL_CALL_REQUESTED':

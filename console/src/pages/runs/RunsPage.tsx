@@ -1,6 +1,6 @@
 import { useInfiniteQuery } from '@tanstack/react-query';
 import { useNavigate, useSearch } from '@tanstack/react-router';
-import { useEffect, useMemo, useRef, useState } from 'react';
+import { useEffect, useMemo, useRef } from 'react';
 
 import { runPagesQuery, type RunFilters } from '../../api/runs';
 import { gatewayNow } from '../../format/clock';
@@ -9,17 +9,15 @@ import { Page } from '../../shell/Page';
 import { Button } from '../../ui/Button';
 import { FilterChip } from '../../ui/Chip';
 import { CopyBlock } from '../../ui/Copy';
-import { Input } from '../../ui/Field';
 import { Select } from '../../ui/Select';
 import { Empty, Failure, Skeleton } from '../../ui/States';
+import { TextFilter } from '../../ui/TextFilter';
 import { words } from '../../words';
 import { runWords } from '../../words-runs';
 import { RunTable } from './RunTable';
 import styles from './RunsPage.module.css';
 
-const REST_MS = 300;
 const WINDOWS: Record<string, number> = { '1h': 3600, '24h': 86_400, '7d': 604_800 };
-
 
 /** All runs, newest first, with filters in the address. */
 export default function RunsPage() {
@@ -80,21 +78,6 @@ function Filters({ filters, onChange }: { filters: RunFilters; onChange: (next: 
       )}
     </div>
   );
-}
-
-function TextFilter({ label, value, onChange }: { label: string; value: string; onChange: (value: string) => void }) {
-  const [text, setText] = useState(value);
-  const [shown, setShown] = useState(value);
-  if (shown !== value) {
-    setShown(value);
-    if (value !== text.trim()) setText(value);
-  }
-  useEffect(() => {
-    if (text.trim() === value) return undefined;
-    const timer = setTimeout(() => onChange(text.trim()), REST_MS);
-    return () => clearTimeout(timer);
-  }, [text, value, onChange]);
-  return <Input className={styles.text} aria-label={label} placeholder={label} value={text} onChange={(event) => setText(event.target.value)} />;
 }
 
 function NoMatch({ onClear }: { onClear: () => void }) {
