@@ -200,7 +200,7 @@ async def test_json_of_more_than_a_kilobyte_is_compressed_and_streams_never_are(
 
     assert document.headers["content-encoding"] == "gzip"
     assert document.json()["openapi"] == "3.1.0"
-    assert tools.json() == plain.json()
+    assert tools.json()["items"] == plain.json()["items"]
     assert tools.headers.get("content-encoding") == ("gzip" if len(plain.content) > 1024 else None)
     assert known.status_code == 304
     assert "content-encoding" not in small.headers

@@ -76,7 +76,7 @@ _FIELDS = {
 }
 _NEXT: Mapping[str, Sequence[str]] = {
     "recognized": (),
-    "guarded": ("give a header with the credential, then try again",),
+    "guarded": ("give a header with the credential, then detect it again",),
     "unknown": (
         "say that it is an MCP server, with `transport`",
         "give the address of an API document",
@@ -330,7 +330,7 @@ def check_variables(request: RestRequest, config: ExternalToolConfig, environ: M
     if missing:
         names, file = ", ".join(missing), path_of_config(request).with_name(".env")
         detail = f"variables that are not set: {names}; set them in the gateway's environment or in {file.name} beside"
-        raise Problem(409, "variable_unset", f"{detail} {path_of_config(request).name}, then try again", errors=missing)
+        raise Problem(409, "variable_unset", f"{detail} {path_of_config(request).name}, then send this again", errors=missing)
 
 
 async def _plan(request: RestRequest) -> SourcePlan:
