@@ -22,6 +22,8 @@ export default ({ mode }) => ({
   build: {
     target: 'es2022',
     emptyOutDir: mode !== 'global',
+    // The global script contains its dependencies.
+    license: mode === 'global' && { fileName: 'THIRD_PARTY_LICENSES.md' },
     lib: {
       entry: 'src/standalone.ts',
       formats: [mode === 'global' ? 'iife' : 'es'],
