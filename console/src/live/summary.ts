@@ -3,7 +3,6 @@
 import type { Event } from '../api/types';
 import { formatDuration } from '../format/time';
 import { fromPlain, isObject, stringify } from '../schema/json';
-import type { Tone } from '../ui/tone';
 import { numberOf, textOf } from './events';
 
 const LONGEST_VALUE = 40;
@@ -61,11 +60,4 @@ function shortened(text: string): string {
 
 function joined(...parts: string[]): string {
   return parts.filter((part) => part !== '').join(', ');
-}
-
-/** The colour of an event, by what its type says. */
-export function toneOf(type: string): Tone | undefined {
-  if (/_(FAILED|DENIED|REFUSED|DOWN|EXPIRED)$|BREAKER_OPENED/.test(type)) return 'fail';
-  if (/_(COMPLETED|GRANTED|UP|CONNECTED|APPLIED)$|BREAKER_CLOSED/.test(type)) return 'ok';
-  return /^(CALL_RETRIED|APPROVAL_REQUESTED|CALL_PAUSED|DEFINITION_CHANGED|FALLBACK_USED)$/.test(type) ? 'wait' : undefined;
 }

@@ -1,7 +1,8 @@
 import { useMemo, useState } from 'react';
 
 import type { Event } from '../../api/types';
-import { summaryOf, toneOf } from '../../live/summary';
+import { lookOfEvent } from '../../events/look';
+import { summaryOf } from '../../live/summary';
 import { fromPlain } from '../../schema/json';
 import { Chip, FilterChip } from '../../ui/Chip';
 import { classes } from '../../ui/classes';
@@ -79,13 +80,13 @@ interface EventRowProps {
 }
 
 function EventRow({ event, begin, on, open, onToggle }: EventRowProps) {
-  const tone = toneOf(event.type);
+  const { tone } = lookOfEvent(event.type);
   return (
     <div className={classes(styles.item, on && styles.on)}>
       <button type="button" className={styles.row} aria-expanded={open} onClick={onToggle}>
         <span className={styles.seq}>{event.seq}</span>
         <span className={styles.time}>+{offset(event.at - begin)}</span>
-        <span className={classes(styles.type, tone && `${tone}-ink`)}>{event.type}</span>
+        <span className={classes(styles.type, `${tone}-ink`)}>{event.type}</span>
         <span className={classes('cut', styles.summary)}>
           <Foreign text={summaryOf(event)} />
         </span>

@@ -61,6 +61,8 @@ export default function SourcesPage() {
   );
 }
 
+const INKS: Partial<Record<string, string>> = { fail: 'fail-ink', wait: 'wait-ink', half: 'wait-ink' };
+
 function SourceTable({ sources, now, canChange }: { sources: Source[]; now: number; canChange: boolean }) {
   return (
     <div className={styles.view}>
@@ -117,7 +119,7 @@ function Row({ source, now }: { source: Source; now: number }) {
       <td className={classes(styles.target, styles.wide)}>
         <Foreign text={source.target} limit={160} />
       </td>
-      <td className={classes(styles.state, tone === 'fail' && 'fail-ink', (tone === 'wait' || tone === 'half') && 'wait-ink')}>{text}</td>
+      <td className={classes(styles.state, INKS[tone] ?? 'soft')}>{text}</td>
       <td className={styles.right}>{formatCount(source.tools)}</td>
       <td className={classes(styles.right, styles.wide)}>{formatCount(source.calls_1h)}</td>
       <td className={classes(styles.right, styles.wide)}>{source.p95_ms === null ? '–' : formatDuration(source.p95_ms)}</td>
