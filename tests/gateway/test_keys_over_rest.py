@@ -6,6 +6,9 @@ from typing import Any
 import pytest
 
 from tests.gateway.serving import Served, served
+from tests.gateway.test_callers import issuer, oidc, signed
+
+__all__ = ["issuer"]  # a fixture of its own module
 
 PATH = "/api/v1/keys"
 
@@ -81,3 +84,20 @@ async def test_a_person_may_have_a_key_that_only_opens_sessions(gate: Served) ->
     assert opened.status_code == 200, opened.text
     assert (key["person"], key["user"]) == (True, "acme:ann")
     assert key["last_used_at"] is not None
+
+
+async def test_an_admin_of_the_issuer_makes_no_key_of_the_operator(tmp_path: Path, issuer: str) -> None:
+    settings = oidc(issuer, person_clients=["desk"], tenant_claim=None, roles={"boss": {"scopes": ["admin"]}})
+    async with served(tmp_path / "data", server=settings) as gate:
+        boss, operator = signed(issuer, azp="desk", roles=["boss"]), await gate.key("local:olga", "admin")
+        session = (await gate.http.post("/api/v1/sessions", headers=boss)).json()
+        body = {"name": "mallory", "scopes": ["admin"], "person": True}
+        refused = [
+            await gate.http.post(PATH, json=body, headers=one)
+            for one in (boss, {"Authorization": f"Bearer {session['token']}"})
+        ]
+        agents = await gate.http.post(PATH, json={"name": "bot", "scopes": ["call"]}, headers=boss)
+        made = await gate.http.post(PATH, json=body, headers=operator)
+
+    assert [(one.status_code, one.json()["code"]) for one in refused] == [(403, "operator_required")] * 2
+    assert (agents.status_code, made.status_code) == (201, 201)

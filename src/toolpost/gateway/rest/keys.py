@@ -8,14 +8,14 @@ from starlette.responses import Response
 
 from toolpost.contracts.callers import KEY_ID, SCOPES
 from toolpost.contracts.events import RunFilter
-from toolpost.contracts.principal import Principal
+from toolpost.contracts.principal import LOCAL_TENANT, Principal
 from toolpost.gateway.caller_keys import create_caller_key, revoke_caller_key
 from toolpost.gateway.problems import Problem
 from toolpost.gateway.rest.components import record, ref
 from toolpost.gateway.rest.operations import JsonResponse, Operations, RestRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from toolpost.contracts.callers import CallerKey
 
@@ -69,10 +69,12 @@ async def create_key(request: RestRequest) -> Response:
     """Create a key of the tenant and return its bearer once."""
     _check_person(request)
     body = request.body
+    user = _user_of(request, body.get("for") or body["name"])
+    _check_operator(request, user, body["scopes"])
     key, token = await create_caller_key(
         request.box,
         body["name"],
-        _user_of(request, body.get("for") or body["name"]),
+        user,
         body["scopes"],
         by=request.user,
         expires_in_s=body.get("expires_in_s"),
@@ -97,6 +99,16 @@ def _check_person(request: RestRequest) -> None:
     if not request.caller.person:
         detail = "an agent may have this bearer, so it cannot change keys; use a console session or an `admin` key"
         raise Problem(403, "not_a_person", detail)
+
+
+def _check_operator(request: RestRequest, user: Principal, scopes: Collection[str]) -> None:
+    """Raise Problem for a key with the operator's rights if the caller does not have them."""
+    if "admin" in scopes and user.tenant == LOCAL_TENANT and not request.caller.is_operator:
+        detail = (
+            f"an `admin` key of the tenant {LOCAL_TENANT!r} is the operator's: create it with the operator's token or "
+            "such a key, or with `toolpost keys create` on the gateway's machine"
+        )
+        raise Problem(403, "operator_required", detail)
 
 
 def _user_of(request: RestRequest, name: str) -> Principal:
