@@ -99,6 +99,7 @@ async def test_a_key_of_a_person_only_opens_sessions_which_call_and_answer(gate:
         await gate.http.get("/api/v1/tools", headers=key),
         await gate.http.post("/api/v1/tools/add", json={"a": 1, "b": 2}, headers=key),
         await gate.http.post("/mcp", json={}, headers=key),
+        await gate.http.get("/api/v1/sessions", headers=key),
     ]
     mine = await session(gate, "acme:ann")
     paused = (
@@ -107,7 +108,7 @@ async def test_a_key_of_a_person_only_opens_sessions_which_call_and_answer(gate:
     answer = f"/api/v1/pending/{paused['pending']['id']}/answer"
     done = await gate.http.post(answer, json={"decision": "approve"}, headers=mine)
 
-    assert [(one.status_code, one.json()["code"]) for one in direct] == [(403, "key_of_a_person")] * 3
+    assert [(one.status_code, one.json()["code"]) for one in direct] == [(403, "key_of_a_person")] * 4
     assert (done.status_code, done.json()["content"]) == (200, "x")
 
 

@@ -132,7 +132,7 @@ class Access:
     async def admits(self, scope: Scope) -> bool:
         """Return whether a request would pass the checks of host, caller and scope, without counting it."""
         try:
-            _check_scopes(await self._identify(scope, self._read_headers(scope)), scope["path"])
+            _check_scopes(await self._identify(scope, self._read_headers(scope)), scope["method"], scope["path"])
         except (Problem, ToolError):
             return False
         return True
@@ -148,7 +148,7 @@ class Access:
             if path in _OPEN or path.startswith(_OPEN_BELOW) or is_console:
                 return None
             caller = await self._identify(scope, headers)
-            self._check(caller, path)
+            self._check(caller, scope["method"], path)
         except Problem as problem:
             return problem.response()
         except ToolError as error:
@@ -206,7 +206,7 @@ class Access:
         challenge = " ".join(["Bearer", ", ".join([*parts, *self._metadata])]).strip()
         return Problem(401, "invalid_token", detail, headers={"WWW-Authenticate": challenge})
 
-    def _check(self, caller: Caller, path: str) -> None:
+    def _check(self, caller: Caller, method: str, path: str) -> None:
         """Raise Problem if a caller exceeds its limits or lacks the scope; the operator has no limits."""
         if caller.id == OPERATOR_ID:
             return
@@ -217,7 +217,7 @@ class Access:
         if self._open[caller.id] >= self._most_open:
             detail = f"this caller has {self._most_open} open requests, including event streams"
             raise Problem(429, "too_many_requests", detail, headers={"Retry-After": "5"})
-        _check_scopes(caller, path)
+        _check_scopes(caller, method, path)
 
 
 class Callers:
@@ -311,9 +311,9 @@ def caller_of(claims: Mapping[str, Any], oidc: OidcSettings) -> Caller:
     )
 
 
-def _check_scopes(caller: Caller, path: str) -> None:
+def _check_scopes(caller: Caller, method: str, path: str) -> None:
     if not caller.scopes and caller.grants:  # the key of a person
-        if path == SESSIONS:
+        if (method, path) == ("POST", SESSIONS):
             return
         detail = f"this key only opens a console session: send it with POST {SESSIONS}, or sign in to the console"
         raise Problem(403, "key_of_a_person", detail)
