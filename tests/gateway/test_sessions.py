@@ -1,7 +1,9 @@
 """Console sessions: a person opens one, and what an agent holds opens none and answers nothing."""
 
+import sqlite3
 import time
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +93,22 @@ async def test_expired_forged_and_unknown_tickets_say_what_happened(gate: Served
     assert [event for event, _ in await events_of(gate, "local:x")] == ["TICKET_REFUSED"] * 2
     [(code, facts)] = await events_of(gate, OPERATOR)
     assert (code, facts["reason"]) == ("TICKET_REFUSED", "expired")
+
+
+async def test_a_ticket_that_was_copied_in_the_database_is_unknown(gate: Served, tmp_path: Path) -> None:
+    text = await ticket(gate)
+    _, id_, secret = text.split("_", 2)
+    [path] = [one for one in (tmp_path / "data").iterdir() if one.is_file() and one.read_bytes()[:6] == b"SQLite"]
+    with closing(sqlite3.connect(path)) as db, db:
+        columns = "kind, 'copied', item, body, owner, until"
+        db.execute(
+            f"INSERT INTO state (kind, key, item, body, owner, until) SELECT {columns} FROM state WHERE key = ?",
+            (id_,),
+        )
+    refused = await redeem(gate, f"tpt_copied_{secret}")
+
+    assert (refused.status_code, refused.json()["code"]) == (401, "ticket_unknown")
+    assert str(tmp_path) not in refused.text
 
 
 async def test_a_key_of_a_person_only_opens_sessions_which_call_and_answer(gate: Served) -> None:

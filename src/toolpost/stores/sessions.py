@@ -60,9 +60,13 @@ class EncryptedSessionStore:
 
     async def find_ticket(self, ticket_id: str) -> tuple[SignInTicket, bool] | None:
         rows = dict(await self._table.all(_TICKET, ticket_id))
-        if "" not in rows:
-            return None
-        return _restore(SignInTicket, self._cipher.decrypt(rows[""], "state", _TICKET, ticket_id, "")), _USED in rows
+
+        def read(body: bytes) -> SignInTicket:
+            return _restore(SignInTicket, self._cipher.decrypt(body, "state", _TICKET, ticket_id, ""))
+
+        bodies = [rows[""]] if "" in rows else []
+        found = readable_rows(bodies, read, lambda _: f"sign-in ticket {ticket_id!r}")
+        return (found[0], _USED in rows) if found else None
 
     async def use_ticket(self, ticket: SignInTicket) -> bool:
         return await self._table.add(_TICKET, ticket.id, _USED, self._record(_TICKET, ticket, _USED))
