@@ -128,6 +128,22 @@ async def test_a_sign_in_leads_to_a_page_of_this_gateway_only(tmp_path: Path, to
     assert urlsplit(back.headers["location"])[:3] == (*urlsplit(url)[:2], "/")
 
 
+async def test_a_page_keeps_its_query_and_a_fragment_of_it_does_not_hide_the_ticket(tmp_path: Path) -> None:
+    async with gateway(tmp_path / "data") as url, httpx2.AsyncClient(trust_env=False) as web:
+        elsewhere = url.replace("127.0.0.1", "localhost")
+        moved = await web.get(f"{elsewhere}/sign-in/start", params={"to": "/runs?tool=a%2Bb&status=failed"})
+        locations = list[str]()
+        for start in (moved.headers["location"], f"{url}/sign-in/start?to=/runs%23t=tpt_0_x"):
+            begun = await web.get(start)
+            returned = await Browser(f"{url}/sign-in/callback").visit(begun.headers["location"])
+            locations.append((await finish(web, url, returned)).headers["location"])
+
+    kept, bare = [one.partition("#t=") for one in locations]
+    assert kept[0] == f"{url}/runs?tool=a%2Bb&status=failed"
+    assert bare[0] == f"{url}/"
+    assert "#" not in kept[2] + bare[2]
+
+
 async def test_the_cookie_has_no_other_power_and_starts_are_limited(tmp_path: Path) -> None:
     async with gateway(tmp_path / "data") as url, httpx2.AsyncClient(trust_env=False) as web:
         begun = await web.get(f"{url}/sign-in/start")

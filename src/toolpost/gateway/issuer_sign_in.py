@@ -8,7 +8,7 @@ import secrets
 import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from starlette.responses import Response
 from starlette.routing import Route
@@ -47,7 +47,7 @@ _KIND = "console-sign-in"
 _DISCOVERED_S = 600.0
 _INVALID = "invalid_token"
 _COOKIE = re.compile(r"[A-Za-z0-9_-]{43}\.[A-Za-z0-9_-]{0,2000}")
-_PATH = re.compile(r"/(?![/\\])[!-\[\]-~]{0,1000}")  # a path of this host: visible ASCII without a backslash
+_PATH = re.compile(r"/(?![/\\])[!\"$-\[\]-~]{0,1000}")  # a path of this host: visible ASCII without \ and #
 _AGAIN = "Open the console and start the sign-in again."
 
 
@@ -87,7 +87,7 @@ class IssuerSignIn:
         to = request.query_params.get("to", "/")
         to = to if _PATH.fullmatch(to) else "/"
         if request.url.hostname != urlsplit(self._url).hostname:  # the issuer knows the address of public_url only
-            return _redirect(f"{self._url}{SIGN_IN_START}?to={to}")
+            return _redirect(f"{self._url}{SIGN_IN_START}?to={quote(to)}")
         try:
             return await self._begin(to)
         except ToolError as error:
