@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from tests import warm
-from tests.gateway.serving import Served, served
+from tests.gateway.serving import Served, listening, served
 from tests.sources.mcp.programs import SERVERS, mirror
 
 SECRET = "sk-live-0123456789abcdef"
@@ -57,6 +57,23 @@ async def gate(home: Path) -> AsyncIterator[Served]:
 
 def more(home: Path, **fields: Any) -> dict[str, Any]:
     return {"name": "more", "transport": "python", "connection": str(home / "more.py"), **fields}
+
+
+class Requested:
+    """An application that records the paths of its requests."""
+
+    def __init__(self) -> None:
+        self.paths = list[str]()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            while (await receive())["type"] != "lifespan.shutdown":
+                await send({"type": "lifespan.startup.complete"})
+            await send({"type": "lifespan.shutdown.complete"})
+            return
+        self.paths.append(scope["path"])
+        await send({"type": "http.response.start", "status": 404, "headers": []})
+        await send({"type": "http.response.body"})
 
 
 def silent() -> str:
@@ -334,6 +351,26 @@ async def test_the_log_of_a_source_has_its_stderr(gate: Served) -> None:
     assert "booting with" in log["stderr"]
     assert SECRET not in json.dumps(log)
     assert [line["type"] for line in log["lines"]] == ["SOURCE_UP"]
+
+
+async def test_a_key_in_a_url_is_masked_in_what_was_tried(gate: Served) -> None:
+    async with listening(Requested()) as url:
+        found = await sent(gate, "POST", "/sources/detect", {"what": f"{url}/x?api_key={SECRET}"})
+
+    assert found["tried"]
+    assert SECRET not in json.dumps(found)
+
+
+@pytest.mark.parametrize("path", ["/sources/detect", "/sources/plan"])
+async def test_a_url_is_detected_by_the_proxy_of_the_configuration(home: Path, path: str) -> None:
+    (home / "toolpost.yaml").write_text(f"{CONFIG}network:\n  proxy: http://127.0.0.1:1\n")
+    async with (
+        served(home / "data", config=home / "toolpost.yaml") as gate,
+        listening(requested := Requested()) as url,
+    ):
+        await gate.http.post(f"/api/v1{path}", json={"what": url})
+
+    assert requested.paths == []
 
 
 async def test_a_file_of_another_program_is_planned_and_not_imported(gate: Served, home: Path) -> None:

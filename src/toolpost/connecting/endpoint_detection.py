@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from toolpost.wire.client import HttpClient
     from toolpost.wire.messages import Request
+    from toolpost.wire.network import NetworkPolicy
 
 _log = logging.getLogger(__name__)
 _PROBE_BYTES = 64 * 1024 * 1024
@@ -86,15 +87,16 @@ def _lists_servers(path: Path) -> bool:
     return True
 
 
-async def detect_url(url: str, headers: Mapping[str, str]) -> Endpoint:
+async def detect_url(url: str, headers: Mapping[str, str], network: NetworkPolicy | None = None) -> Endpoint:
     """Detect the transport at a URL, or at the usual paths below it, by harmless requests with these headers.
 
-    Requests to the host of the URL are allowed because the operator wrote it.
+    Requests to the host of the URL are allowed because the operator wrote it; `network` applies to all others.
     """
     from toolpost.wire.client import HttpClient  # noqa: PLC0415 - only detection needs it
     from toolpost.wire.network import NetworkPolicy  # noqa: PLC0415
 
-    async with HttpClient(NetworkPolicy().for_source(url), timeout_s=_PROBE_S, max_bytes=_PROBE_BYTES) as client:
+    policy = (network or NetworkPolicy()).for_source(url)
+    async with HttpClient(policy, timeout_s=_PROBE_S, max_bytes=_PROBE_BYTES) as client:
         return await _Prober(client, url, headers).run()
 
 

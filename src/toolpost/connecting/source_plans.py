@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from msgspec import Struct, field
@@ -47,6 +47,9 @@ from toolpost.schema.json_values import is_array, is_object
 from toolpost.sources.registry import describe_transport
 from toolpost.wire.callback_server import DEFAULT_PORT, callback_server_url
 from toolpost.wire.targets import is_http_url
+
+if TYPE_CHECKING:
+    from toolpost.wire.network import NetworkPolicy
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _NO_NAME = re.compile(r"[/\\.:]")
@@ -385,15 +388,18 @@ def needs_detection(source: ExternalToolConfig) -> bool:
     return is_http_url(source.connection) and mcp_transport(source) == McpTransport.AUTO
 
 
-async def detect_source(plan: SourcePlan) -> SourcePlan:
-    """Return the plan for what is at the URL or in the file; raise a ToolError if it is not recognized."""
+async def detect_source(plan: SourcePlan, network: NetworkPolicy | None = None) -> SourcePlan:
+    """Return the plan for what is at the URL or in the file; raise a ToolError if it is not recognized.
+
+    `network` is the policy for the requests.
+    """
     source = plan.source
     if is_file_source(source):
         return replace(plan, source=_detect_file_source(source), notes=())
     if not needs_detection(source):
         return plan
     filled = with_environment(source, {**os.environ, **plan.secrets()})
-    detection = await detect_url(filled.connection, {**filled.headers, **static_credential(filled).headers})
+    detection = await detect_url(filled.connection, {**filled.headers, **static_credential(filled).headers}, network)
     redactor = Redactor(variable_values(plan))
     if detection.transport is None or detection.detection is None:
         raise ToolError(redactor.text(_not_recognised(detection)), code="not_recognised")

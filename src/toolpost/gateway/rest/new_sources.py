@@ -44,8 +44,9 @@ from toolpost.gateway.problems import Problem
 from toolpost.gateway.rest.components import ref
 from toolpost.gateway.rest.operations import JsonResponse, Operations, RestRequest
 from toolpost.gateway.rest.tool_documents import said_by, verdict_document
-from toolpost.policy.redaction import Redactor
+from toolpost.policy.redaction import Redactor, mask_url_secrets
 from toolpost.toolbox.box import Toolbox
+from toolpost.toolbox.local_tools import network_policy
 from toolpost.wire.targets import is_http_url
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ async def detect_new_source(request: RestRequest) -> Response:
     url, headers = request.body["what"], request.body.get("headers", {})
     redactor = Redactor([value for value in headers.values() if len(value) >= _SHORTEST_SECRET])
     try:
-        found = await detect_url(url, headers)
+        found = await detect_url(url, headers, network_policy(request.box.settings))
     except (ValueError, ToolError) as error:
         raise Problem(422, "invalid_body", f"the body is invalid: $.what: {redactor.text(str(error))}") from None
     is_found = found.transport is not None and found.detection is not None
@@ -134,7 +135,7 @@ async def detect_new_source(request: RestRequest) -> Response:
             "title": None if found.detection is None else found.detection.label,
             "because": redactor.text(found.because),
             "kind": found.kind,
-            "tried": [redactor.text(address) for address in found.tried],
+            "tried": [redactor.text(mask_url_secrets(address)) for address in found.tried],
             "next": _NEXT[status],
         }
     )
@@ -354,7 +355,7 @@ async def _plan(request: RestRequest) -> SourcePlan:
         plan = make_plan(arguments, environ_of(request))
         if needs_detection(plan.source):
             check_variables(request, plan.source, {**environ_of(request), **plan.secrets()})
-        return await detect_source(plan)
+        return await detect_source(plan, network_policy(request.box.settings))
     except TargetError as error:
         raise Problem(422, "invalid_body", f"{_FIELDS.get(error.option, '$.what')}: {error.message}") from None
     except ToolError as error:
