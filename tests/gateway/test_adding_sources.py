@@ -353,6 +353,14 @@ async def test_the_log_of_a_source_has_its_stderr(gate: Served) -> None:
     assert [line["type"] for line in log["lines"]] == ["SOURCE_UP"]
 
 
+async def test_the_log_of_a_source_is_not_for_other_tenants(gate: Served) -> None:
+    own, elsewhere = await gate.key("local:ann", "answer"), await gate.key("beta:ann", "answer", "admin")
+    await sent(gate, "GET", "/sources/local/log", headers=own)
+    status, code, _ = await refused(gate, "GET", "/sources/local/log", headers=elsewhere)
+
+    assert (status, code) == (403, "operator_required")
+
+
 async def test_a_key_in_a_url_is_masked_in_what_was_tried(gate: Served) -> None:
     async with listening(Requested()) as url:
         found = await sent(gate, "POST", "/sources/detect", {"what": f"{url}/x?api_key={SECRET}"})

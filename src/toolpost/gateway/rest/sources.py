@@ -171,6 +171,12 @@ async def remove_source(request: RestRequest) -> Response:
 )
 async def show_source_log(request: RestRequest) -> Response:
     """Show the newest log messages of a source's server, its state changes, and the end of its stderr."""
+    if request.tenant != LOCAL_TENANT and not request.caller.is_operator:
+        detail = (
+            "a server logs the calls of all tenants: this needs the operator's token or a caller of the tenant "
+            f"{LOCAL_TENANT!r}"
+        )
+        raise Problem(403, "operator_required", detail)
     name = _find_source(request).name
     codes = frozenset({EventCode.SOURCE_LOGGED, EventCode.SOURCE_UP, EventCode.SOURCE_DOWN})
     events = await request.box.store.events.read(
