@@ -14,6 +14,8 @@ from mcp.client.streamable_http import streamable_http_client
 
 from tests.gateway.serving import Served, add, served
 from toolpost import ToolContext, tool
+from toolpost.gateway.caller_keys import revoke_caller_key
+from toolpost.gateway.rest import event_stream
 
 
 @tool(side_effects="pure")
@@ -324,3 +326,23 @@ async def test_who_waits_for_an_outcome_is_told_when_the_call_ends(tmp_path: Pat
         outcome = await waiting
 
     assert (running.status_code, outcome.status_code, outcome.json()["content"]) == (202, 200, "released")
+
+
+@pytest.mark.parametrize("kind", ["key", "session"])
+async def test_a_stream_ends_with_the_key_or_session_of_its_caller(
+    gate: Served, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(event_stream, "_CHECKED_S", 0.0)
+    headers = await gate.key("acme:ann", "answer")
+    (key,) = [one for one in await gate.box.store.caller_keys.list() if one.name == "acme:ann"]
+    if kind == "session":
+        opened = await gate.http.post("/api/v1/sessions", headers=headers)
+        headers = {"Authorization": f"Bearer {opened.json()['token']}"}
+    async with listening(gate, headers, tool="add") as events, asyncio.timeout(60):
+        await gate.box.call("add", {"a": 1, "b": 1}, user="acme:bot")
+        before = await take(events, 3)
+        await revoke_caller_key(gate.box, key.id, by="acme:olga")
+        await gate.box.call("add", {"a": 1, "b": 1}, user="acme:bot")
+        after = [event async for event in events]
+
+    assert (len(before), after) == (3, [])

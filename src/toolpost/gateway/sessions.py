@@ -168,6 +168,15 @@ class Sessions:
                 return "its key was revoked"
         return ""
 
+    async def is_current(self, caller: Caller) -> bool:
+        """Return whether a caller's key, token or session is still valid, for a response that lasts."""
+        if caller.is_session:
+            session = await self._sessions.find(caller.id.removeprefix(SESSION_ID))
+            return session is not None and not await self._end_of(session)
+        if caller.id.startswith(KEY_ID) and await self._keys.find(caller.id.removeprefix(KEY_ID)) is None:
+            return False
+        return caller.expires_at is None or caller.expires_at > self._clock()
+
     async def end(self, session: CallerSession, reason: str, *, by: str | None = None) -> None:
         """Remove a session and emit why it ended."""
         await self._sessions.remove(session.id)

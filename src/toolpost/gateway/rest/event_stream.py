@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,7 @@ _OF_PAGES: dict[str, JsonSchema] = {
     "limit": {name: value for name, value in EVENT_LIMIT.items() if name != "default"},
     **TIME_FILTERS,
 }
+_CHECKED_S = 5.0  # a stream ends with the key, token or session of its caller, which is checked at most this often
 _JSON, _STREAM = "application/json", "text/event-stream"
 
 
@@ -118,8 +120,12 @@ async def _stream(request: RestRequest, only: EventFilter) -> AsyncGenerator[byt
         is_of_type = not only.codes or event.code in only.codes
         return is_of_type and only.user in (None, event.user) and (only.tool is None or fnmatchcase(name, only.tool))
 
-    feed = request.service.feed
+    feed, checked = request.service.feed, time.monotonic()
     async for event in feed.listen(tenant=request.tenant, run_id=run_id, after=after, only=only, wanted=wanted):
+        if (now := time.monotonic()) - checked >= _CHECKED_S:
+            if not await request.service.sessions.is_current(request.caller):
+                return
+            checked = now
         if event is None:
             yield b": listening\n\n"  # keeps proxies from closing an idle connection
         else:
