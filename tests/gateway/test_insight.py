@@ -92,3 +92,18 @@ async def test_a_window_without_calls_has_steps_without_values(gate: Served) -> 
     reply = await gate.http.get("/api/v1/insight/series", params={"since": time.time() - 30 * 86400, "step": 21600})
 
     assert (reply.json()["step"], reply.json()["series"], reply.json()["data_since"]) == (21600, [], None)
+
+
+@pytest.mark.waits
+async def test_a_metric_is_returned_once_and_times_are_finite(gate: Served) -> None:
+    await gate.box.call("add", {"a": 1, "b": 1}, user="acme:ann")
+    await counted(gate, 1)
+    repeated = await gate.http.get("/api/v1/insight/series", params={"metric": ",".join(["calls"] * 1000)})
+    wrong = [
+        await gate.http.get(path, params={name: value})
+        for path in ("/api/v1/insight/series", "/api/v1/insight/top", "/api/v1/runs")
+        for name, value in (("until", "inf"), ("since", "nan"))
+    ]
+
+    assert [one["metric"] for one in repeated.json()["series"]] == ["calls"]
+    assert [(one.status_code, one.json()["code"]) for one in wrong] == [(400, "invalid_parameter")] * 6

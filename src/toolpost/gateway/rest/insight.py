@@ -149,7 +149,7 @@ def _window(request: RestRequest) -> tuple[float, float]:
 
 
 def _metric_names(text: str) -> list[str]:
-    names = [name.strip() for name in text.split(",")]
+    names = list(dict.fromkeys(name.strip() for name in text.split(",")))
     for name in names:
         if name not in _METRICS:
             raise Problem(400, "invalid_parameter", f"unknown metric {name!r}; known are {', '.join(_METRICS)}")

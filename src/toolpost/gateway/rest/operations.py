@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
@@ -329,7 +330,7 @@ def _parse(name: str, text: str, schema: JsonSchema) -> Any:
         if schema["type"] == "integer" and text.isascii() and text.lstrip("-").isdigit():
             value = int(text)
         elif schema["type"] == "number":
-            value = float(text)
+            value = float(text) if math.isfinite(float(text)) else text
     issues = compile_validator(dict(schema)).issues(value)
     if issues:
         raise Problem(400, "invalid_parameter", f"the parameter {name!r} is invalid: {issues[0].removeprefix('$: ')}")
