@@ -100,7 +100,7 @@ async def test_the_trail_of_a_tenant_has_the_keys_of_its_callers(tmp_path: Path)
 
 async def test_the_trail_is_a_table_with_the_same_filters_and_no_formulas(tmp_path: Path) -> None:
     async with served(tmp_path / "data", [add]) as gate:
-        for user in ("=cmd", "bot"):
+        for user in ("=cmd", "bot", "\uff1dcmd"):
             await gate.box.call("add", {"a": 1, "b": 1}, user=f"acme:{user}")
         reply = await gate.http.get("/api/v1/audit", params={"format": "csv", "type": "TOOL_CALL_COMPLETED"})
         lines = await gate.http.get("/api/v1/audit", params={"user": "bot"})
@@ -110,6 +110,7 @@ async def test_the_trail_is_a_table_with_the_same_filters_and_no_formulas(tmp_pa
     assert [(row["type"], row["tool"], row["user"]) for row in table] == [
         ("TOOL_CALL_COMPLETED", "add", "'=cmd"),
         ("TOOL_CALL_COMPLETED", "add", "bot"),
+        ("TOOL_CALL_COMPLETED", "add", "'\uff1dcmd"),
     ]
     assert json.loads(table[1]["payload"])["summary"] == 2
     bots = [json.loads(line) for line in lines.text.splitlines()]

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 OPERATIONS = Operations("events")
 _LINES, _CSV = "application/x-ndjson", "text/csv"
 _COLUMNS = ("id", "at", "type", "tool", "user", "run_id", "seq", "call_id", "payload", "hash")
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # spreadsheets run a cell that begins with one of these
+# Spreadsheets run a cell that begins with one of these, also in its full-width form.
+_FORMULA = (*"=+-@", *"\uff1d\uff0b\uff0d\uff20", "\t", "\r", "\n")
 
 
 @OPERATIONS.declare(
