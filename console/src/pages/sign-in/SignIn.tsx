@@ -1,6 +1,6 @@
 import { useEffect, useRef, useState, type ReactNode, type SubmitEvent } from 'react';
 
-import { BASE_URL } from '../../api/address';
+import { BASE_PATH, BASE_URL } from '../../api/address';
 import { sendAs } from '../../api/client';
 import { Problem } from '../../api/problem';
 import type { OpenedSession } from '../../api/types';
@@ -53,7 +53,7 @@ function Ways({ over }: { over: boolean }) {
 }
 
 function IssuerWay() {
-  const to = location.pathname + location.search;
+  const to = location.pathname.slice(BASE_PATH.length) + location.search; // the gateway adds the prefix
   return (
     <>
       <a className={buttonClasses('primary', 'l')} href={`${BASE_URL}/sign-in/start?to=${encodeURIComponent(to)}`}>
