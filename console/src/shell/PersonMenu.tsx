@@ -16,7 +16,7 @@ export function PersonMenu() {
   return (
     <Menu
       trigger={
-        <button type="button" className={styles.me} aria-label={`${words.shell.account}: ${me.user}`}>
+        <button type="button" className={styles.me} title={words.shell.account}>
           <span className={styles.avatar}>{name.slice(0, 2)}</span>
           <span className={`${styles.word ?? ''} cut`}>
             <span className="medium">

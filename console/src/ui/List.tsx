@@ -37,7 +37,7 @@ export function List<Item>({ items, label, keyOf, render, rowHeight, activeIndex
     if (activeIndex !== undefined && activeIndex >= 0) virtual.scrollToIndex(activeIndex, { align: 'auto' });
   }, [activeIndex, virtual]);
   return (
-    <div ref={view} className={styles.view}>
+    <div ref={view} className={styles.view} tabIndex={0}>
       <ul className={styles.sizer} aria-label={label} style={{ height: virtual.getTotalSize() }}>
         {rows.map((row) => {
           const item = items[row.index];

@@ -23,7 +23,7 @@ export function TopTable({ items, by }: { items: TopItem[]; by: GroupBy }) {
       keyOf={(item) => item.key}
       columns={[
         { key: 'key', title: insightWords.key[by], cell: ({ key }) => (by === 'tool' ? <ToolName name={key} /> : <Foreign text={key} />) },
-        { key: 'bar', title: '', wide: true, cell: ({ calls }) => <progress className={styles.bar} value={calls} max={most} aria-hidden /> },
+        { key: 'bar', title: <span className="visually-hidden">{insightWords.calls}</span>, wide: true, cell: ({ calls }) => <progress className={styles.bar} value={calls} max={most} aria-hidden /> },
         { key: 'calls', title: insightWords.calls, right: true, cell: ({ calls }) => formatCount(calls) },
         { key: 'failed', title: insightWords.failed, right: true, cell: (item) => <span className={classes(part(item) > MANY_FAILED && 'fail-ink medium')}>{formatPart(part(item))}</span> },
         { key: 'p50', title: insightWords.p50, right: true, wide: true, cell: ({ p50 }) => duration(p50) },

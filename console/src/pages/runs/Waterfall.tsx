@@ -233,7 +233,8 @@ function Row({ row, index, scale, view, top, on, open, onSelect, onToggle }: Row
         </button>
         <Marks row={row} />
       </div>
-      <div role="gridcell" className={styles.chart} aria-label={describe(span)}>
+      <div role="gridcell" className={styles.chart}>
+        <span className="visually-hidden">{describe(span)}</span>
         {span.children.length > 0 ? <Thin span={span} scale={scale} view={view} /> : span.segments.map((segment, at) => <Bar key={at} segment={segment} scale={scale} view={view} open={span.open} />)}
       </div>
       <div role="gridcell" className={styles.tookColumn}>

@@ -51,7 +51,7 @@ export function SafetyTab({ tool }: { tool: Tool }) {
     ],
   ];
   const definition: [string, ReactNode][] = [
-    [toolWords.source, tool.source === null ? '–' : <SourceLink name={tool.source} />],
+    [toolWords.source, !tool.source ? '–' : <SourceLink name={tool.source} />],
     [toolWords.target, tool.target ? <span className="mono"><Foreign text={tool.target.summary} /></span> : '–'],
     [toolWords.content, tool.trust === null ? toolWords.ownContent : `${toolWords.trust[tool.trust]}${tool.origin ? `, ${tool.origin}` : ''}`],
     [toolWords.output, toolWords.outputs[tool.outputs]],

@@ -45,7 +45,7 @@ function Row({ part, root, depth }: { part: Part; root: SchemaRoot; depth: numbe
   return (
     <>
       <div className={styles.row}>
-        <button type="button" className={styles.toggle} disabled={parts.length === 0} aria-expanded={parts.length > 0 ? open : undefined} aria-label={part.name} onClick={() => setOpen(!open)}>
+        <button type="button" className={styles.toggle} disabled={parts.length === 0} aria-expanded={parts.length > 0 ? open : undefined} aria-label={part.name || toolWords.properties} onClick={() => setOpen(!open)}>
           {parts.length > 0 && <Glyph icon={NextIcon} size={12} className={classes(open && styles.open)} />}
         </button>
         <span className={styles.name}>

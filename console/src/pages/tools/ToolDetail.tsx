@@ -82,15 +82,15 @@ function ToolHeading({ name }: { name: string }) {
   );
 }
 
-/** Alone on the screen: its name is the heading of the page. */
+/** Alone on the screen, below the heading of the page, which is not shown. */
 function PageHeading({ name }: { name: string }) {
   return (
-    <div className={styles.name}>
+    <>
       <span className="visually-hidden">
-        <PageTitle title={name} />
+        <PageTitle title={words.shell.pages.tools} />
       </span>
-      <ToolName name={name} large />
-    </div>
+      <ToolHeading name={name} />
+    </>
   );
 }
 
