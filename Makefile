@@ -13,6 +13,7 @@
 # make test-llm   the tests with that model, which `make test` skips where it is not installed
 # make test-peers   Penguiflow's own planner over our catalog, installed at first (minutes); `make test` skips it
 # make test-n8n   the tests of webhooks against a real n8n, installed at first (minutes), and its answers recorded anew
+# make test-console   the web console: Vitest, its checkers, every page and journey in a real browser, figures, first load
 # make test-clients   clients that others wrote, installed at first (minutes), list and call through the gateway
 # make docs    the examples in the documents only
 # make test-imports   import every module without modules that only POSIX has
@@ -36,7 +37,7 @@ PARTS := $(patsubst tools/parts/%.txt,.parts/%/.installed,$(filter-out %/llm.txt
 # Tests start hundreds of programs that import the package: it is compiled once, wherever bytecode is switched off, too.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup console card chromium demo test quick test-imports test-live release hooks check check-style check-mypy check-pyright check-layers check-console bench conformance demo-llm test-litellm test-llm test-peers test-n8n test-clients docs clean
+.PHONY: setup console card chromium demo test quick test-imports test-live release hooks check check-style check-mypy check-pyright check-layers check-console bench conformance demo-llm test-litellm test-llm test-peers test-n8n test-clients test-console docs clean
 .DEFAULT_GOAL := setup
 
 setup: .venv/.installed node_modules/.installed $(PARTS) console card chromium
@@ -187,6 +188,11 @@ test-n8n: setup
 # Each client in Python has an environment of its own by a complete list, or that of a peer of the benchmarks.
 test-clients: setup .parts/inspector/.installed .parts/apps/.installed
 	$(BIN)/python -m pytest tests/gateway/test_clients.py tests/gateway/trial_clients.py
+
+# Without workers: the tests share the browser, and measure.
+test-console: .venv/.installed console chromium check-console
+	$(BIN)/python -m tools.console_budget
+	$(BIN)/python -m pytest tests/browser/console/test_*.py tests/browser/console/trial_*.py
 
 docs: setup
 	$(BIN)/python -m pytest tests/docs

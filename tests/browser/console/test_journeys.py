@@ -7,7 +7,7 @@ from playwright.async_api import expect
 
 from tests.browser.console.conftest import Guest
 from tests.browser.console.desk import Desk
-from tests.browser.console.visitor import ConsoleVisitor, answer, axe, enters, live, overflowing, press, storage
+from tests.browser.console.visitor import ConsoleVisitor, answer, axe, enters, live, menu, overflowing, press, storage
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.programs]
 
@@ -48,7 +48,7 @@ async def test_a_call_that_pauses_appears_by_itself_and_an_approval_shows_its_re
     desk: Desk, ann: ConsoleVisitor
 ) -> None:
     tab = await ann.signs_in(await desk.ticket())
-    await tab.get_by_role("link", name="Approvals").click()
+    await menu(tab, "Approvals").click()
     await expect(tab.get_by_text("Nothing waits for an answer.")).to_be_visible()
 
     pending = await desk.asks("bank.transfer", to="ACME", euro=20)
@@ -116,12 +116,13 @@ async def test_who_made_a_call_cannot_answer_it_where_two_are_needed(desk: Desk,
 async def test_a_phone_approves_after_the_end_of_the_preview_was_seen(desk: Desk, guest: Guest) -> None:
     phone = await guest(desk.url, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
     tab = await phone.signs_in(await desk.ticket())
-    await tab.get_by_role("link", name="Approvals").tap()
+    await menu(tab, "Approvals").tap()
     await desk.asks("files.set_rate", rate=21)
     await tab.get_by_role("link", name="files.set_rate").tap()
     await answer(tab, "approve").scroll_into_view_if_needed()
     await expect(answer(tab, "approve")).to_be_enabled()
     size = await answer(tab, "approve").bounding_box()
+    await phone.settles(tab)
     found = [await axe(tab), await overflowing(tab)]
     await press(answer(tab, "approve"))
     await expect(tab.get_by_text("Completed in")).to_be_visible()

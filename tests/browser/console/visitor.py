@@ -1,5 +1,6 @@
 """A person in front of the console in a real browser, who notes everything that a page must not do."""
 
+import asyncio
 import json
 from functools import cache
 from typing import Any
@@ -46,13 +47,17 @@ class ConsoleVisitor:
         self.complaints: list[str] = []
         self.allowed = {urlsplit(home).netloc}
         self.expects_outage = False
+        self._loading: set[Request] = set()
+        self._idle = asyncio.Event()
 
     async def watch(self) -> None:
         """Note violations of the CSP, errors, dialogs and requests to other hosts, on every page from now on."""
         self.context.on("console", self._note)
         self.context.on("weberror", lambda error: self.complaints.append(f"error: {error.error}"))
         self.context.on("dialog", lambda dialog: self.complaints.append(f"dialog: {dialog.message}"))
-        self.context.on("request", self._check_host)
+        self.context.on("request", self._begin)
+        self.context.on("requestfinished", self._end)
+        self.context.on("requestfailed", self._end)
         await self.context.expose_binding("noteComplaint", lambda _source, text: self.complaints.append(text))
         await self.context.add_init_script(WATCHES)
 
@@ -82,8 +87,23 @@ class ConsoleVisitor:
         if not expected:
             self.complaints.append(f"{message.type}: {message.text}")
 
-    def _check_host(self, request: Request) -> None:
+    async def settles(self, tab: Page) -> None:
+        """Wait until a page has what it asked for, and nothing on it loads or moves any more."""
+        await expect(tab.locator("h1").first).to_be_attached()
+        async with asyncio.timeout(30):
+            await self._idle.wait()
+        await tab.wait_for_function(STILL)
+
+    def _end(self, request: Request) -> None:
+        self._loading.discard(request)
+        if not self._loading:
+            self._idle.set()
+
+    def _begin(self, request: Request) -> None:
         asked = urlsplit(request.url)
+        if not asked.path.endswith("/events"):  # the stream of events never ends
+            self._loading.add(request)
+            self._idle.clear()
         if asked.scheme in ("http", "https", "ws", "wss") and asked.netloc not in self.allowed:
             self.complaints.append(f"a request to another host: {request.url}")
 
@@ -101,6 +121,11 @@ def answer(tab: Page, decision: str) -> Locator:
     return tab.locator(f"[data-answer={decision}]")
 
 
+def menu(tab: Page, page: str) -> Locator:
+    """The link to a page in the main navigation."""
+    return tab.get_by_role("navigation", name="Main").get_by_role("link", name=page)
+
+
 def live(tab: Page) -> Locator:
     """The mark that events arrive; a phone has none, so there it is the bar."""
     return (
@@ -115,8 +140,7 @@ async def enters(tab: Page, key: str) -> None:
 
 
 async def axe(tab: Page) -> list[str]:
-    """What axe finds on a page once nothing loads and nothing moves any more."""
-    await tab.wait_for_function(STILL)
+    """What axe finds on a page."""
     if not await tab.evaluate("() => 'axe' in window"):
         await tab.evaluate(_axe_source())
     found: list[str] = await tab.evaluate(AXE_RUN)
