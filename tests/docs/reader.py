@@ -23,7 +23,7 @@ TIMEOUT_S = 100
 HERE = Path(sys.executable).parent
 TOOLPOST = 'exec {forked} {here}/toolpost "$@"'
 PYTHON = 'case "$1" in *.py) exec {forked} "$@" ;; *) exec {here}/python "$@" ;; esac'
-NOT_RUN = frozenset({"sh", "toml", "diff"})
+NOT_RUN = frozenset({"sh", "toml", "diff", "nginx"})
 
 _ID = r"\b(?:ask|art|call|run)_(?:call_)?[0-9a-f]+\b"
 _VARIABLE = re.compile(r"\$\{([A-Z_]+)\}")
