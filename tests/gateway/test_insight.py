@@ -54,6 +54,13 @@ async def test_calls_appear_in_series_and_lists(gate: Served) -> None:
     assert [value > 0 for value in both["add", "p95"] if value is not None] == [True]
     assert set(both["add", "answer_p50"]) == {None}
     assert await series(gate, by="code", key="timeout") == {}
+    whole = (await gate.http.get("/api/v1/insight/series", params={"by": "tool", "metric": "calls,p95"})).json()[
+        "series"
+    ]
+    assert {one["metric"]: one["total"] for one in whole if one["key"] == "add"} == {
+        "calls": 3,
+        "p95": tools["add"]["p95"],
+    }
 
 
 @pytest.mark.waits

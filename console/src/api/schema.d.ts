@@ -1328,6 +1328,8 @@ export interface components {
             series: {
                 key: string;
                 metric: string;
+                /** @description The metric over all values */
+                total: number | null;
                 values: (number | null)[];
             }[];
         };

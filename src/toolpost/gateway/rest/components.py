@@ -381,7 +381,16 @@ COMPONENTS: dict[str, Any] = {
             "step": {"type": "integer", "description": "Seconds per value"},
             "begin": {"type": "integer", "description": "Begin of the first value, in Unix time"},
             "data_since": {"type": ["integer", "null"], "description": "Begin of the first hour with data"},
-            "series": array(record({"key": TEXT, "metric": TEXT, "values": array(_MAYBE_NUMBER)})),
+            "series": array(
+                record(
+                    {
+                        "key": TEXT,
+                        "metric": TEXT,
+                        "total": {**_MAYBE_NUMBER, "description": "The metric over all values"},
+                        "values": array(_MAYBE_NUMBER),
+                    }
+                )
+            ),
         },
         about="Metrics over time; durations are milliseconds, within 5 %, and null without values",
     ),

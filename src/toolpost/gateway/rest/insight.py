@@ -92,8 +92,14 @@ async def metric_series(request: RestRequest) -> Response:
         for row in totals[key]:
             place = (row.begin - begin) // step
             at_step[place] = at_step[place].merge(row) if place in at_step else row
+        total = _sum(totals[key])
         series += [
-            {"key": key, "metric": name, "values": [_value(name, at_step.get(place)) for place in range(steps)]}
+            {
+                "key": key,
+                "metric": name,
+                "total": _value(name, total),
+                "values": [_value(name, at_step.get(place)) for place in range(steps)],
+            }
             for name in metrics
         ]
     first = await request.box.store.metrics.begin(tenant=request.tenant)
