@@ -122,6 +122,7 @@ const insight = createRoute({
     given({
       range: oneOf(raw, 'range', ['1h', '24h', '7d', '30d']),
       by: oneOf(raw, 'by', ['tool', 'source', 'user', 'code']),
+      view: oneOf(raw, 'view', ['table']),
       ...texts(raw, 'source', 'tool'),
       since: number(raw, 'since'),
       until: number(raw, 'until'),

@@ -32,6 +32,7 @@ export {
   ScrollText as AuditIcon,
   Search as FindIcon,
   Settings as SettingsIcon,
+  Table2 as TableIcon,
   Trash2 as RemoveIcon,
   TriangleAlert as DangerIcon,
   User as PersonIcon,

@@ -1,57 +1,57 @@
 import { useQuery } from '@tanstack/react-query';
 import { useNavigate, useSearch } from '@tanstack/react-router';
-import { useMemo, useState } from 'react';
 
-import { codesQuery, seriesQuery, topQuery, type GroupBy, type Window } from '../../api/insight';
-import { sourcesQuery } from '../../api/queries';
+import { errorsQuery, seriesQuery, topQuery, type CallFilter, type Series } from '../../api/insight';
+import { RANGE_NAMES, zoomTo, type Range, type Window } from '../../api/windows';
 import { gatewayNow } from '../../format/clock';
-import { formatExact } from '../../format/time';
+import { formatClock, formatMoment } from '../../format/time';
 import { Page } from '../../shell/Page';
 import { Button } from '../../ui/Button';
 import { FilterChip } from '../../ui/Chip';
-import { Foreign } from '../../ui/Foreign';
+import { visible } from '../../ui/foreign-text';
+import { CloseIcon, InsightIcon, TableIcon } from '../../ui/icons';
 import { Select } from '../../ui/Select';
 import { Empty, Failure, Skeleton } from '../../ui/States';
 import { Segmented } from '../../ui/Tabs';
 import { words } from '../../words';
 import { insightWords } from '../../words-insight';
-import styles from './Insight.module.css';
-import { Plot } from './Plot';
-import { callsPlot, durationsPlot, errorsPlot, metric, total, waitsPlot, type PlotData } from './plots';
-import { PlotTable } from './PlotTable';
-import { TopTable } from './TopTable';
+import styles from './insight.module.css';
+import { stepsOf } from './plot-data';
+import { PlotCard } from './PlotCard';
+import { callsPlot, errorsPlot, tookPlot, waitsPlot } from './plots';
+import { TopCard } from './TopCard';
 
-const RANGES = { '1h': { length: 3600, step: 60 }, '24h': { length: 86_400, step: 900 }, '7d': { length: 604_800, step: 3600 }, '30d': { length: 2_592_000, step: 21_600 } } as const;
-type Range = keyof typeof RANGES;
-const NAMES = Object.keys(RANGES) as Range[];
+const ALL = '';
 
 /** What was called in a window of time, how long it took, what failed, and how long people took to answer. */
 export default function InsightPage() {
-  const search = useSearch({ from: '/insight' });
-  const { range = '24h', by = 'tool', source, tool, since, until } = search;
+  const { range = '24h', by = 'tool', since, until, source, tool, view } = useSearch({ from: '/insight' });
   const navigate = useNavigate({ from: '/insight' });
-  const [asTable, setAsTable] = useState(false);
-  const { window, step } = useMemo(() => windowOf(range, since, until), [range, since, until]);
-  const change = (next: Partial<typeof search>) => void navigate({ search: (now) => defined({ ...now, ...next }), replace: true });
-  const zoomed = since !== undefined;
+  const window: Window = { range, ...(since !== undefined && until !== undefined && { zoom: { since, until } }) };
+  const filter: CallFilter = { ...(tool !== undefined && { tool }), ...(source !== undefined && { source }) };
+  const asTable = view === 'table';
+
+  const set = (change: object) => void navigate({ search: (now) => cleaned({ ...now, ...change }), replace: true });
+  const reset = () => set({ since: undefined, until: undefined });
+  const show = (only: CallFilter) => set({ tool: undefined, source: undefined, ...only });
   return (
     <Page
       title={words.shell.pages.insight}
-      note={<Filters source={source} tool={tool} onChange={change} />}
+      note={<Filters window={window} filter={filter} onChange={show} />}
       actions={
         <>
-          {zoomed && (
-            <FilterChip on onClick={() => change({ since: undefined, until: undefined })}>
-              {insightWords.resetZoom}
+          {window.zoom && (
+            <FilterChip icon={CloseIcon} on onClick={reset} title={insightWords.resetZoom}>
+              {rangeText(window)}
             </FilterChip>
           )}
           <Segmented<Range>
             label={insightWords.range}
             value={range}
-            items={NAMES.map((value) => ({ value, label: insightWords.ranges[value] }))}
-            onChange={(next) => change({ range: next, since: undefined, until: undefined })}
+            items={RANGE_NAMES.map((value) => ({ value, label: insightWords.ranges[value] }))}
+            onChange={(next) => set({ range: next, since: undefined, until: undefined })}
           />
-          <Button aria-pressed={asTable} onClick={() => setAsTable(!asTable)}>
+          <Button icon={asTable ? InsightIcon : TableIcon} onClick={() => set({ view: asTable ? undefined : 'table' })}>
             {asTable ? insightWords.asPlots : insightWords.asTable}
           </Button>
         </>
@@ -60,15 +60,19 @@ export default function InsightPage() {
       <div className={styles.page}>
         <Plots
           window={window}
-          step={step}
-          source={source}
-          tool={tool}
-          range={insightWords.ranges[range]}
+          filter={filter}
           asTable={asTable}
-          onZoom={(from, to) => change({ since: Math.floor(from), until: Math.ceil(to) })}
-          onReset={() => change({ since: undefined, until: undefined })}
+          onZoom={(one, other) => set(zoomTo(one, other))}
+          onReset={reset}
         />
-        <Top by={by} window={window} range={insightWords.ranges[range]} onBy={(next) => change({ by: next })} />
+        <TopCard
+          by={by}
+          window={window}
+          range={rangeWords(window)}
+          selected={by === 'tool' ? tool : source}
+          onGroup={(next) => set({ by: next })}
+          onSelect={(key) => show(by === 'tool' ? { tool: key } : { source: key })}
+        />
       </div>
     </Page>
   );
@@ -76,94 +80,106 @@ export default function InsightPage() {
 
 interface PlotsProps {
   window: Window;
-  step: number;
-  source: string | undefined;
-  tool: string | undefined;
-  range: string;
+  filter: CallFilter;
   asTable: boolean;
   onZoom: (since: number, until: number) => void;
   onReset: () => void;
 }
 
-function Plots({ window, step, source, tool, range, asTable, onZoom, onReset }: PlotsProps) {
-  const series = useQuery(seriesQuery(window, step, { source, tool }));
-  const codes = useQuery(codesQuery(window, step));
-  const plots = useMemo<PlotData[]>(() => {
-    if (!series.data) return [];
-    const word = insightWords.steps[series.data.step] ?? '';
-    return [callsPlot(series.data, range, word), durationsPlot(series.data), ...(codes.data ? [errorsPlot(codes.data)] : []), waitsPlot(series.data)];
-  }, [series.data, codes.data, range]);
-  if (series.isPending) return <Skeleton rows={6} height={72} />;
-  if (series.error) return <Failure error={series.error} onRetry={() => void series.refetch()} />;
-  if (total(metric(series.data, 'calls')) + total(metric(series.data, 'asked')) === 0) return <Empty title={insightWords.empty} />;
-  const begins = series.data.data_since;
+function Plots({ window, filter, ...rest }: PlotsProps) {
+  const answer = useQuery(seriesQuery(window, filter));
+  const errors = useQuery(errorsQuery(window, filter));
+  if (answer.isPending) return <Skeleton rows={8} />;
+  if (answer.error) return <Failure error={answer.error} onRetry={() => void answer.refetch()} />;
+  const data = answer.data;
+  const range = rangeWords(window);
+  const steps = stepsOf(data, window.zoom?.until ?? gatewayNow());
+  const shared = { steps, ...rest };
+  if (data.series.length === 0) {
+    return (
+      <>
+        <Empty title={insightWords.empty} />
+        <Notes data={data} />
+      </>
+    );
+  }
   return (
     <>
       <div className={styles.plots}>
-        {plots.map((data) => (asTable ? <PlotTable key={data.id} data={data} /> : <Plot key={data.id} data={data} onZoom={onZoom} onReset={onReset} />))}
+        <PlotCard plot={callsPlot(data, range)} empty={insightWords.empty} name="insight-calls" {...shared} />
+        <PlotCard plot={tookPlot(data, range)} empty={insightWords.empty} name="insight-durations" {...shared} />
+        {errors.error ? (
+          <Failure error={errors.error} onRetry={() => void errors.refetch()} />
+        ) : (
+          <PlotCard plot={errorsPlot(errors.data, filter, range)} empty={insightWords.noErrors} name="insight-errors" {...shared} />
+        )}
+        <PlotCard plot={waitsPlot(data, range)} empty={insightWords.noWaits} name="insight-approvals" {...shared} />
       </div>
-      <p className="faint t12">
-        {!asTable && insightWords.zoomHint} {begins !== null && begins > window.since && insightWords.dataSince(formatExact(begins))}
-      </p>
+      <Notes data={data} />
     </>
   );
 }
 
-function Filters({ source, tool, onChange }: { source: string | undefined; tool: string | undefined; onChange: (next: { source?: string; tool?: string }) => void }) {
-  const sources = useQuery(sourcesQuery).data ?? [];
+/** Where the data begins, if that is within the window, and how to zoom. */
+function Notes({ data }: { data: Series }) {
+  const isPartial = data.data_since !== null && data.data_since > data.begin;
   return (
-    <span className="row">
+    <p className={styles.notes}>
+      {isPartial && <span>{insightWords.dataSince(dateText(data.data_since ?? 0))}</span>}
+      <span>{insightWords.zoomHint}</span>
+    </p>
+  );
+}
+
+/** All sources or one, all tools or one. */
+function Filters({ window, filter, onChange }: { window: Window; filter: CallFilter; onChange: (only: CallFilter) => void }) {
+  const sources = useQuery(topQuery('source', window)).data?.items.map((item) => item.key) ?? [];
+  const tools = useQuery(topQuery('tool', window)).data?.items.map((item) => item.key) ?? [];
+  return (
+    <span className={styles.filters}>
       <Select
         look="chip"
         label={insightWords.allSources}
-        value={source ?? ''}
-        onChange={(next) => onChange({ source: next, tool: undefined })}
-        options={[{ value: '', label: insightWords.allSources }, ...sources.map(({ name }) => ({ value: name, label: name }))]}
+        value={filter.source ?? ALL}
+        options={optionsOf(insightWords.allSources, sources, filter.source)}
+        onChange={(source) => onChange(source === ALL ? {} : { source })}
       />
-      {tool !== undefined && (
-        <FilterChip on onClick={() => onChange({ tool: undefined })}>
-          <Foreign text={tool} limit={60} /> ×
-        </FilterChip>
-      )}
+      <Select
+        look="chip"
+        label={insightWords.allTools}
+        value={filter.tool ?? ALL}
+        options={optionsOf(insightWords.allTools, tools, filter.tool)}
+        onChange={(tool) => onChange(tool === ALL ? {} : { tool })}
+      />
     </span>
   );
 }
 
-function Top({ by, window, range, onBy }: { by: GroupBy; window: Window; range: string; onBy: (by: GroupBy) => void }) {
-  const top = useQuery(topQuery(by, window));
-  return (
-    <section className={styles.top}>
-      <div className={styles.caption}>
-        <h2>{insightWords.by[by]}</h2>
-        <span className="soft">{insightWords.byCalls(range)}</span>
-        <span className="end">
-          <Segmented<GroupBy>
-            label={insightWords.byLabel}
-            value={by}
-            items={(['tool', 'source', 'user', 'code'] as const).map((value) => ({ value, label: insightWords.by[value] }))}
-            onChange={onBy}
-          />
-        </span>
-      </div>
-      {top.isPending && <Skeleton />}
-      {top.error && <Failure error={top.error} onRetry={() => void top.refetch()} />}
-      {top.data?.items.length === 0 && <Empty inline title={insightWords.empty} />}
-      {top.data && top.data.items.length > 0 && <TopTable items={top.data.items} by={by} />}
-    </section>
-  );
+function optionsOf(all: string, names: readonly string[], chosen: string | undefined) {
+  const shown = chosen === undefined || names.includes(chosen) ? names : [chosen, ...names];
+  return [{ value: ALL, label: all }, ...shown.map((name) => ({ value: name, label: visible(name) }))];
 }
 
-/** The window and its step; a zoomed window has about a hundred steps. */
-function windowOf(range: Range, since: number | undefined, until: number | undefined): { window: Window; step: number } {
-  if (since !== undefined && until !== undefined) {
-    const step = Math.max(60, Math.ceil((until - since) / 100 / 60) * 60);
-    return { window: { since, until }, step };
-  }
-  const { length, step } = RANGES[range];
-  const end = Math.ceil(gatewayNow() / step) * step;
-  return { window: { since: end - length, until: end }, step };
+/** "in 24 h", or in the window of the zoom, which the header shows. */
+function rangeWords({ range, zoom }: Window): string {
+  return zoom ? insightWords.zoomed : insightWords.inRange(insightWords.ranges[range]);
 }
 
-function defined<Search extends object>(search: Search): Search {
-  return Object.fromEntries(Object.entries(search).filter(([, value]) => value !== undefined && value !== '')) as Search;
+function rangeText({ range, zoom }: Window): string {
+  if (!zoom) return insightWords.ranges[range];
+  return insightWords.between(dateText(zoom.since), isSameDay(zoom) ? formatClock(zoom.until) : dateText(zoom.until));
+}
+
+const DATE_AND_TIME = new Intl.DateTimeFormat(undefined, { day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit', hourCycle: 'h23' });
+
+function dateText(at: number): string {
+  return DATE_AND_TIME.format(at * 1000);
+}
+
+function isSameDay({ since, until }: { since: number; until: number }): boolean {
+  return formatMoment(since, Infinity) === formatMoment(until, Infinity);
+}
+
+function cleaned<Search extends object>(search: Search): Search {
+  return Object.fromEntries(Object.entries(search).filter(([, value]) => value !== undefined)) as Search;
 }
