@@ -10,6 +10,7 @@ import { Button } from '../../ui/Button';
 import { FilterChip } from '../../ui/Chip';
 import { visible } from '../../ui/foreign-text';
 import { CloseIcon, InsightIcon, TableIcon } from '../../ui/icons';
+import { usePhone } from '../../ui/media';
 import { Select } from '../../ui/Select';
 import { Empty, Failure, Skeleton } from '../../ui/States';
 import { Segmented } from '../../ui/Tabs';
@@ -30,14 +31,16 @@ export default function InsightPage() {
   const window: Window = { range, ...(since !== undefined && until !== undefined && { zoom: { since, until } }) };
   const filter: CallFilter = { ...(tool !== undefined && { tool }), ...(source !== undefined && { source }) };
   const asTable = view === 'table';
+  const isPhone = usePhone();
 
   const set = (change: object) => void navigate({ search: (now) => cleaned({ ...now, ...change }), replace: true });
   const reset = () => set({ since: undefined, until: undefined });
   const show = (only: CallFilter) => set({ tool: undefined, source: undefined, ...only });
+  const filters = <Filters window={window} filter={filter} onChange={show} />;
   return (
     <Page
       title={words.shell.pages.insight}
-      note={<Filters window={window} filter={filter} onChange={show} />}
+      note={!isPhone && filters}
       actions={
         <>
           {window.zoom && (
@@ -58,6 +61,7 @@ export default function InsightPage() {
       }
     >
       <div className={styles.page}>
+        {isPhone && filters}
         <Plots
           window={window}
           filter={filter}
@@ -99,7 +103,7 @@ function Plots({ window, filter, ...rest }: PlotsProps) {
     return (
       <>
         <Empty title={insightWords.empty} />
-        <Notes data={data} />
+        <Notes data={data} hasPlots={false} />
       </>
     );
   }
@@ -115,18 +119,18 @@ function Plots({ window, filter, ...rest }: PlotsProps) {
         )}
         <PlotCard plot={waitsPlot(data, range)} empty={insightWords.noWaits} name="insight-approvals" {...shared} />
       </div>
-      <Notes data={data} />
+      <Notes data={data} hasPlots={!rest.asTable} />
     </>
   );
 }
 
 /** Where the data begins, if that is within the window, and how to zoom. */
-function Notes({ data }: { data: Series }) {
+function Notes({ data, hasPlots }: { data: Series; hasPlots: boolean }) {
   const isPartial = data.data_since !== null && data.data_since > data.begin;
   return (
     <p className={styles.notes}>
       {isPartial && <span>{insightWords.dataSince(dateText(data.data_since ?? 0))}</span>}
-      <span>{insightWords.zoomHint}</span>
+      {hasPlots && <span>{insightWords.zoomHint}</span>}
     </p>
   );
 }

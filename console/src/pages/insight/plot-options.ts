@@ -151,8 +151,14 @@ function resolved({ token: name, part }: Ink): string {
   return part === undefined ? token(name) : mixed(token(name), token('--surface'), part);
 }
 
+/** The mixture of two colours in hexadecimal; the build shortens #ffffff to #fff. */
 export function mixed(colour: string, ground: string, part: number): string {
-  const channel = (text: string, at: number) => parseInt(text.slice(at, at + 2), 16);
-  const mix = (at: number) => Math.round(channel(colour, at) * part + channel(ground, at) * (1 - part));
+  const [one, other] = [colour, ground].map(withSixDigits);
+  const channel = (text: string | undefined, at: number) => parseInt(text?.slice(at, at + 2) ?? '', 16);
+  const mix = (at: number) => Math.round(channel(one, at) * part + channel(other, at) * (1 - part));
   return `#${[1, 3, 5].map((at) => mix(at).toString(16).padStart(2, '0')).join('')}`;
+}
+
+function withSixDigits(colour: string): string {
+  return colour.length === 4 ? colour.replace(/[^#]/g, '$&$&') : colour;
 }

@@ -4,7 +4,7 @@ import type { Series } from '../../api/insight';
 import { limitsOf, zoomTo } from '../../api/windows';
 import { toCsv } from '../../views/csv';
 import { heights, plotRows, stepsOf } from './plot-data';
-import { drawn } from './plot-options';
+import { drawn, mixed } from './plot-options';
 import { callsPlot, errorsPlot, tookPlot, waitsPlot } from './plots';
 import { axisText, roundedUp } from './values';
 
@@ -76,6 +76,13 @@ describe('the plots', () => {
     const { lines } = tookPlot(data, '');
     const csv = toCsv(['Begin', ...lines.map(({ name }) => name)], plotRows(stepsOf(data, 2000), lines));
     expect(csv).toBe('Begin,p50,p95,p99\r\n1970-01-01T00:16:40.000Z,188,200,300\r\n1970-01-01T00:17:40.000Z,,,\r\n');
+  });
+});
+
+describe('a mixture of colours', () => {
+  it('takes colours that the build has shortened', () => {
+    expect(mixed('#c2352b', '#fff', 0.5)).toBe(mixed('#c2352b', '#ffffff', 0.5));
+    expect(mixed('#c2352b', '#fff', 0.5)).toBe('#e19a95');
   });
 });
 
