@@ -18,7 +18,8 @@ def api_types() -> str:
         document, types = Path(folder, "openapi.json"), Path(folder, "schema.d.ts")
         document.write_text(json.dumps(openapi_document(OPERATIONS, server="/")), encoding="utf-8")
         # Bare objects as `Record<string, unknown>`: arguments and payloads have any members.
-        command = [str(GENERATOR), str(document), "--empty-objects-unknown", "--default-non-nullable=false", "--output", str(types)]
+        options = ("--empty-objects-unknown", "--default-non-nullable=false", "--output", str(types))
+        command = [str(GENERATOR), str(document), *options]
         subprocess.run(command, cwd=CONSOLE, check=True, capture_output=True)  # noqa: S603 - the generator above
         return types.read_text(encoding="utf-8")
 

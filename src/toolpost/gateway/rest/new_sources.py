@@ -329,9 +329,9 @@ def check_variables(request: RestRequest, config: ExternalToolConfig, environ: M
     """Raise Problem if a source refers to variables that are not set."""
     missing = unset_variables([config], environ_of(request) if environ is None else environ)
     if missing:
-        names, file = ", ".join(missing), path_of_config(request).with_name(".env")
-        detail = f"variables that are not set: {names}; set them in the gateway's environment or in {file.name} beside"
-        raise Problem(409, "variable_unset", f"{detail} {path_of_config(request).name}, then send this again", errors=missing)
+        file, names = path_of_config(request).name, ", ".join(missing)
+        detail = f"variables that are not set: {names}; set them in the gateway's environment or in .env beside {file}"
+        raise Problem(409, "variable_unset", f"{detail}, then send this again", errors=missing)
 
 
 async def _plan(request: RestRequest) -> SourcePlan:
