@@ -96,7 +96,7 @@ def test_the_reference_leads_to_a_page_for_every_subject() -> None:
 
     assert list(subjects) == [
         *("types", "registry", "catalog tables", "collections", "flow", "events", "security", "errors", "MCP"),
-        *("custom tools", "configuration", "testing", "performance", "outlook"),
+        *("custom tools", "configuration", "testing", "console", "performance", "outlook"),
     ]
     assert [subject for subject, links in subjects.items() if not links] == []
 
