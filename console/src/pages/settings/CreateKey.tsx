@@ -5,7 +5,6 @@ import { BASE_URL } from '../../api/address';
 import { api, body } from '../../api/client';
 import { keys } from '../../api/queries';
 import { queryClient } from '../../api/query-client';
-import type { CallerKey } from '../../api/types';
 import { Button } from '../../ui/Button';
 import { CopyBlock } from '../../ui/Copy';
 import { Dialog } from '../../ui/Dialog';
@@ -13,11 +12,11 @@ import { Checkbox, Field, Input, Switch } from '../../ui/Field';
 import { Select } from '../../ui/Select';
 import { Failure } from '../../ui/States';
 import { settingsWords } from '../../words-settings';
+import { scopesFor, withScope, type Scope } from './key-rules';
 import styles from './settings.module.css';
 
 const say = settingsWords;
 
-type Scope = CallerKey['scopes'][number];
 type Expiry = keyof typeof say.keyExpiry;
 
 const DAY = 86_400;
@@ -63,13 +62,9 @@ function KeyForm({ onCreated }: { onCreated: (secret: string) => void }) {
     },
   });
 
-  function toggle(scope: Scope, on: boolean) {
-    const others = scopes.filter((one) => one !== scope && (person || !on || (scope !== 'call' && one !== 'call')));
-    setScopes(on ? [...others, scope] : others);
-  }
   function changePerson(next: boolean) {
     setPerson(next);
-    if (!next && scopes.includes('call')) setScopes(['call']);
+    setScopes(scopesFor(next, scopes));
   }
   function submit(event: SubmitEvent) {
     event.preventDefault();
@@ -91,7 +86,7 @@ function KeyForm({ onCreated }: { onCreated: (secret: string) => void }) {
             key={scope}
             label={`${scope}: ${SCOPES[scope]}`}
             checked={scopes.includes(scope)}
-            onChange={(event) => toggle(scope, event.target.checked)}
+            onChange={(event) => setScopes(withScope(scopes, scope, event.target.checked, person))}
           />
         ))}
         {!person && <p className="faint t12">{say.callAlone}</p>}

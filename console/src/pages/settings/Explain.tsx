@@ -12,6 +12,7 @@ import { Foreign } from '../../ui/Foreign';
 import { Failure } from '../../ui/States';
 import { words } from '../../words';
 import { settingsWords } from '../../words-settings';
+import { argumentsOf } from './explain-arguments';
 import styles from './settings.module.css';
 
 const say = settingsWords;
@@ -71,8 +72,8 @@ export function Explain() {
   );
 }
 
-function Verdict({ explanation }: { explanation: Explanation }) {
-  const { action, reason, trace, issues, answerers } = explanation;
+export function Verdict({ explanation }: { explanation: Explanation }) {
+  const { action, reason, trace, issues, answerers, four_eyes, preview } = explanation;
   return (
     <div aria-live="polite" className={classes(styles.content, styles.verdict)}>
       <p className="row wrap">
@@ -84,6 +85,7 @@ function Verdict({ explanation }: { explanation: Explanation }) {
       {answerers && (
         <p className="soft">
           {words.cards.who}: <Foreign text={answerers.join(', ')} />
+          {four_eyes && `, ${words.cards.butNotAsker}`}
         </p>
       )}
       {issues.map((issue) => (
@@ -91,6 +93,14 @@ function Verdict({ explanation }: { explanation: Explanation }) {
           <Foreign text={issue} />
         </p>
       ))}
+      {preview && (
+        <figure>
+          <figcaption className="soft">{words.cards.wouldDo}</figcaption>
+          <pre className="code">
+            <Foreign text={preview.text} block />
+          </pre>
+        </figure>
+      )}
       <ol className="box">
         {trace.map((step) => (
           <li
@@ -114,15 +124,4 @@ function Verdict({ explanation }: { explanation: Explanation }) {
       </ol>
     </div>
   );
-}
-
-/** The arguments; undefined without any, null where the text is no JSON object. */
-function argumentsOf(text: string): Record<string, unknown> | undefined | null {
-  if (text.trim() === '') return undefined;
-  try {
-    const value: unknown = JSON.parse(text);
-    return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Record<string, unknown>) : null;
-  } catch {
-    return null;
-  }
 }
