@@ -90,7 +90,7 @@ def _by_pixel(kind: int, body: Pixels, above: Pixels) -> list[list[int]]:
     """Undo a filter by which each pixel depends on the one before it: 3 is the average, 4 is Paeth's."""
     depth = body.shape[1]
     left, corner = [0] * depth, [0] * depth
-    found = []
+    found: list[list[int]] = []
     for now, up in zip(body.tolist(), above.tolist(), strict=True):
         guess = [(a + b) // 2 for a, b in zip(left, up, strict=True)]
         if kind == 4:

@@ -58,7 +58,7 @@ class ConsoleVisitor:
         self.context.on("request", self._begin)
         self.context.on("requestfinished", self._end)
         self.context.on("requestfailed", self._end)
-        await self.context.expose_binding("noteComplaint", lambda _source, text: self.complaints.append(text))
+        await self.context.expose_binding("noteComplaint", self._note_text)
         await self.context.add_init_script(WATCHES)
 
     async def opens(self, path: str = "/") -> Page:
@@ -79,6 +79,9 @@ class ConsoleVisitor:
         await enters(tab, key)
         await expect(live(tab)).to_be_visible()
         return tab
+
+    def _note_text(self, _source: Any, text: str) -> None:
+        self.complaints.append(text)
 
     def _note(self, message: ConsoleMessage) -> None:
         if message.type not in ("error", "warning", "assert") or not self._is_own(message.location["url"]):
