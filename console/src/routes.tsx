@@ -3,7 +3,7 @@
 import { createRootRoute, createRoute, createRouter, lazyRouteComponent, redirect } from '@tanstack/react-router';
 
 import { BASE_PATH } from './api/address';
-import { given, number, oneOf, text, texts } from './search-params';
+import { given, json, number, oneOf, text, texts } from './search-params';
 import { Root } from './shell/Root';
 import { NoSuchPage } from './shell/NoSuchPage';
 
@@ -154,7 +154,7 @@ const settings = createRoute({
 const settingsSection = createRoute({
   getParentRoute: () => root,
   path: 'settings/$section',
-  validateSearch: (raw: Record<string, unknown>) => texts(raw, 'tool', 'args'),
+  validateSearch: (raw: Record<string, unknown>) => given({ tool: text(raw, 'tool'), args: json(raw, 'args') }),
   component: lazyRouteComponent(() => import('./pages/settings/SettingsPage')),
 });
 

@@ -8,6 +8,12 @@ export function text(raw: Raw, name: string): string | undefined {
   return typeof value === 'string' && value !== '' ? value : undefined;
 }
 
+/** JSON as text: the router has parsed what looks like an object. */
+export function json(raw: Raw, name: string): string | undefined {
+  const value = raw[name];
+  return typeof value === 'object' && value !== null ? JSON.stringify(value) : text(raw, name);
+}
+
 export function number(raw: Raw, name: string): number | undefined {
   const value = Number(raw[name]);
   return raw[name] === undefined || Number.isNaN(value) ? undefined : value;
