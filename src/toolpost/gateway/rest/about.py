@@ -10,8 +10,8 @@ from starlette.responses import Response
 
 from toolpost import __version__
 from toolpost.console.files import console_build
-from toolpost.gateway.rest.components import ref
 from toolpost.gateway.rest.operations import JsonResponse, Operations, RestRequest
+from toolpost.gateway.rest.schema_builders import ref
 
 OPERATIONS = Operations("about")
 _REQUIREMENT = re.compile(r"^([A-Za-z0-9._-]+).*;.*extra == [\"']([^\"']+)[\"']")

@@ -9,8 +9,8 @@ from starlette.responses import Response
 from toolpost.auth.consents import StartedSignIn
 from toolpost.contracts.errors import ConfigError
 from toolpost.gateway.problems import Problem
-from toolpost.gateway.rest.components import ref
 from toolpost.gateway.rest.operations import JsonResponse, Operations, RestRequest
+from toolpost.gateway.rest.schema_builders import ref
 from toolpost.gateway.rest.source_documents import service_of
 
 if TYPE_CHECKING:

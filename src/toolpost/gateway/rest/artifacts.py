@@ -12,9 +12,9 @@ from starlette.responses import Response, StreamingResponse
 
 from toolpost.contracts.storage import ArtifactRef
 from toolpost.gateway.problems import Problem, ProblemResponse
-from toolpost.gateway.rest.components import page, ref
 from toolpost.gateway.rest.operations import JsonResponse, Operations, RestRequest, read_body
 from toolpost.gateway.rest.pages import PAGE, decode_cursor, invalid_cursor, page_response
+from toolpost.gateway.rest.schema_builders import page, ref
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator

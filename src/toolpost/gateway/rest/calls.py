@@ -13,10 +13,10 @@ from toolpost.contracts.context import ToolContext
 from toolpost.contracts.outcomes import Completed, Failed, Paused, outcome_to_dict
 from toolpost.gateway.event_feed import events_after
 from toolpost.gateway.problems import LIST_PENDING, Problem, ProblemResponse, problem_of
-from toolpost.gateway.rest.components import ref
 from toolpost.gateway.rest.event_stream import event_stream, server_event
 from toolpost.gateway.rest.operations import JsonResponse, Operations, RestRequest
 from toolpost.gateway.rest.pending import card_of
+from toolpost.gateway.rest.schema_builders import ref
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping

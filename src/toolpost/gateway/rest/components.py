@@ -1,4 +1,4 @@
-"""JSON Schemas of the REST interface: builders, and the components of the OpenAPI document."""
+"""Components of the OpenAPI document: the JSON Schemas of the REST interface."""
 
 from __future__ import annotations
 
@@ -8,50 +8,21 @@ from toolpost.contracts.callers import SCOPES
 from toolpost.contracts.config import OutputCheck
 from toolpost.contracts.questions import PendingStatus
 from toolpost.contracts.spec import InputValidation, ReplayClass, SideEffects, ToolCategory
+from toolpost.gateway.rest.schema_builders import (
+    MAYBE_TEXT,
+    TEXT,
+    array,
+    json_text,
+    or_null,
+    record,
+    ref,
+    texts,
+)
 from toolpost.schema.json_patch import PATCH_SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-
-def ref(name: str) -> dict[str, Any]:
-    """Return a reference to a component."""
-    return {"$ref": f"#/components/schemas/{name}"}
-
-
-def array(items: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of an array."""
-    return {"type": "array", "items": items}
-
-
-def page(name: str) -> dict[str, Any]:
-    """Return the schema of a page of components."""
-    return record({"items": array(ref(name)), "next": MAYBE_TEXT})
-
-
-def record(required: dict[str, Any], optional: dict[str, Any] | None = None, about: str = "") -> dict[str, Any]:
-    """Return the schema of an object with these properties."""
-    schema = {"type": "object", "properties": {**required, **(optional or {})}, "required": list(required)}
-    return {**schema, "description": about} if about else schema
-
-
-def texts(*names: str) -> dict[str, Any]:
-    """Return properties that are strings."""
-    return dict.fromkeys(names, TEXT)
-
-
-def or_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of an object that may be null."""
-    return {**schema, "type": ["object", "null"]}
-
-
-def _json_text(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a string that contains a JSON document."""
-    return {"type": "string", "contentMediaType": "application/json", "contentSchema": schema}
-
-
-TEXT: dict[str, Any] = {"type": "string"}
-MAYBE_TEXT: dict[str, Any] = {"type": ["string", "null"]}
 _TIME: dict[str, Any] = {"type": "number", "description": "Unix time in seconds"}
 _MAYBE_TIME: dict[str, Any] = {"type": ["number", "null"], "description": "Unix time in seconds"}
 _OBJECT: dict[str, Any] = {"type": "object", "additionalProperties": True}
@@ -437,13 +408,13 @@ COMPONENTS: dict[str, Any] = {
         {"card": ref("Card")},
     ),
     "EventMessage": record(
-        {"id": TEXT, "event": {**TEXT, "description": "The `type` of the event"}, "data": _json_text(ref("Event"))},
+        {"id": TEXT, "event": {**TEXT, "description": "The `type` of the event"}, "data": json_text(ref("Event"))},
         about="A server-sent event; `data` is an `Event` as JSON in one line",
     ),
     "CallMessage": record(
         {
             "event": {**TEXT, "description": "The `type` of the event; the last message is `outcome`"},
-            "data": _json_text({"oneOf": [ref("Event"), ref("Outcome")]}),
+            "data": json_text({"oneOf": [ref("Event"), ref("Outcome")]}),
         },
         {"id": TEXT},
         "A server-sent event of a call; `data` is an `Event` as JSON in one line, or the `Outcome` at the end",

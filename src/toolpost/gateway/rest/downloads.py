@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from toolpost.gateway.access import DOWNLOADS
 from toolpost.gateway.problems import Problem
 from toolpost.gateway.rest.artifacts import content_response, find_artifact
-from toolpost.gateway.rest.components import ref
 from toolpost.gateway.rest.operations import JsonResponse, Operations, RestRequest
+from toolpost.gateway.rest.schema_builders import ref
 
 if TYPE_CHECKING:
     from starlette.responses import Response

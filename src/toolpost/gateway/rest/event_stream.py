@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import Response, StreamingResponse
 
 from toolpost.gateway.problems import Problem
-from toolpost.gateway.rest.components import ref
 from toolpost.gateway.rest.event_filters import (
     AFTER,
     BEFORE,
@@ -26,6 +25,7 @@ from toolpost.gateway.rest.event_filters import (
 )
 from toolpost.gateway.rest.operations import JsonResponse, JsonSchema, Operations, RestRequest, json_bytes
 from toolpost.gateway.rest.pending import card_of
+from toolpost.gateway.rest.schema_builders import ref
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterable

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from toolpost.contracts.metrics import HOUR_S, MINUTE_S, MetricRow, percentile
 from toolpost.gateway.problems import Problem
-from toolpost.gateway.rest.components import ref
 from toolpost.gateway.rest.operations import JsonResponse, Operations, RestRequest
+from toolpost.gateway.rest.schema_builders import ref
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -11,8 +11,8 @@ from toolpost.contracts.events import RunFilter
 from toolpost.contracts.principal import LOCAL_TENANT, Principal
 from toolpost.gateway.caller_keys import create_caller_key, revoke_caller_key
 from toolpost.gateway.problems import Problem
-from toolpost.gateway.rest.components import record, ref
 from toolpost.gateway.rest.operations import JsonResponse, Operations, RestRequest
+from toolpost.gateway.rest.schema_builders import record, ref
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -10,8 +10,8 @@ from starlette.responses import Response
 from toolpost.catalog.lock import Difference, Lock, compare
 from toolpost.contracts.errors import ConfigError
 from toolpost.gateway.problems import Problem
-from toolpost.gateway.rest.components import ref
 from toolpost.gateway.rest.operations import JsonResponse, Operations, RestRequest
+from toolpost.gateway.rest.schema_builders import ref
 from toolpost.toolbox.lock_comparison import compare_with_lock
 
 if TYPE_CHECKING:

@@ -41,8 +41,8 @@ from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.errors import ConfigError, ToolAuthError, ToolError
 from toolpost.contracts.source_kinds import McpTransport
 from toolpost.gateway.problems import Problem
-from toolpost.gateway.rest.components import ref
 from toolpost.gateway.rest.operations import JsonResponse, Operations, RestRequest
+from toolpost.gateway.rest.schema_builders import ref
 from toolpost.gateway.rest.tool_documents import said_by, verdict_document
 from toolpost.policy.redaction import Redactor, mask_url_secrets
 from toolpost.toolbox.box import Toolbox

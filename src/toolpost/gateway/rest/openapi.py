@@ -29,9 +29,10 @@ from toolpost.gateway.rest import (
     sources,
     tools,
 )
-from toolpost.gateway.rest.components import COMPONENTS, ref
+from toolpost.gateway.rest.components import COMPONENTS
 from toolpost.gateway.rest.compression import compress
 from toolpost.gateway.rest.operations import JsonResponse, Operation, Resource
+from toolpost.gateway.rest.schema_builders import ref
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -10,10 +10,11 @@ from toolpost.contracts.outcomes import outcome_to_dict
 from toolpost.contracts.questions import PendingAction, PendingStatus
 from toolpost.gateway.answering import refusal, viewer_of
 from toolpost.gateway.problems import Problem, problem_of
-from toolpost.gateway.rest.components import PREVIEW, array, ref
+from toolpost.gateway.rest.components import PREVIEW
 from toolpost.gateway.rest.operations import JsonResponse, JsonSchema, Operations, RestRequest
 from toolpost.gateway.rest.pages import PAGE, YES_NO, decode_cursor, encode_cursor, invalid_cursor
 from toolpost.gateway.rest.policy import rule_places
+from toolpost.gateway.rest.schema_builders import array, ref
 from toolpost.policy.call_summary import target_summary
 from toolpost.schema.json_patch import PATCH_SCHEMA
 

@@ -12,8 +12,8 @@ from toolpost.configuration.document import item_lines
 from toolpost.contracts.errors import ToolSchemaError
 from toolpost.contracts.principal import Principal
 from toolpost.gateway.problems import Problem
-from toolpost.gateway.rest.components import ref
 from toolpost.gateway.rest.operations import JsonResponse, Operations, RestRequest
+from toolpost.gateway.rest.schema_builders import ref
 from toolpost.gateway.rest.tool_documents import verdict_document
 from toolpost.runtime.pending_card import preview_of
 

@@ -10,7 +10,6 @@ from toolpost.contracts.outcomes import outcome_to_dict
 from toolpost.contracts.principal import Principal
 from toolpost.gateway.problems import Problem
 from toolpost.gateway.rest.calls import is_suspended
-from toolpost.gateway.rest.components import MAYBE_TEXT, array, record, ref
 from toolpost.gateway.rest.event_filters import (
     AFTER,
     EVENT_LIMIT,
@@ -24,6 +23,7 @@ from toolpost.gateway.rest.event_filters import (
 )
 from toolpost.gateway.rest.operations import JsonResponse, JsonSchema, Operations, RestRequest
 from toolpost.gateway.rest.pages import PAGE, YES_NO, decode_cursor, encode_cursor
+from toolpost.gateway.rest.schema_builders import MAYBE_TEXT, array, record, ref
 from toolpost.runtime.persistence import kept_outcome
 
 if TYPE_CHECKING:

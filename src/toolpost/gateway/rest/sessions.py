@@ -12,8 +12,8 @@ from toolpost.console.files import console_build
 from toolpost.contracts.callers import KEY_ID, OPERATOR_ID, SCOPES, SESSION_ID
 from toolpost.gateway.access import is_local_client
 from toolpost.gateway.problems import Problem
-from toolpost.gateway.rest.components import ref
 from toolpost.gateway.rest.operations import JsonResponse, Operations, RestRequest
+from toolpost.gateway.rest.schema_builders import ref
 from toolpost.gateway.sessions import caller_of_session, ends_at
 from toolpost.wire.addresses import is_loopback
 

@@ -18,7 +18,6 @@ from toolpost.contracts.events import EventCode, EventFilter
 from toolpost.contracts.principal import LOCAL_TENANT
 from toolpost.contracts.sources import ProcessSource
 from toolpost.gateway.problems import Problem
-from toolpost.gateway.rest.components import ref
 from toolpost.gateway.rest.new_sources import (
     ENTRY,
     check_commands,
@@ -28,6 +27,7 @@ from toolpost.gateway.rest.new_sources import (
     path_of_config,
 )
 from toolpost.gateway.rest.operations import JsonResponse, Operations, RestRequest
+from toolpost.gateway.rest.schema_builders import ref
 from toolpost.gateway.rest.source_documents import disabled_document, source_document, source_documents
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from starlette.responses import Response
 from toolpost.catalog.entry import Entry
 from toolpost.contracts.spec import SideEffects, ToolCategory
 from toolpost.gateway.problems import Problem
-from toolpost.gateway.rest.components import MAYBE_TEXT, array, record, ref
 from toolpost.gateway.rest.insight import durations_by_tool
 from toolpost.gateway.rest.operations import JsonResponse, Operations, RestRequest, json_bytes
 from toolpost.gateway.rest.pages import PAGE, decode_cursor, encode_cursor, invalid_cursor
+from toolpost.gateway.rest.schema_builders import MAYBE_TEXT, array, record, ref
 from toolpost.gateway.source_changes import FROM_SIBLING
 
 if TYPE_CHECKING:
