@@ -16,8 +16,9 @@ CARD = ROOT / "packages/approval-card"
 
 
 @pytest.fixture
-def clone(tmp_path: Path) -> Path:
-    """Sources in which nothing is built."""
+def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Sources in which nothing is built, whatever the environment of the tests requires of a build."""
+    monkeypatch.delenv("TOOLPOST_CONSOLE", raising=False)
     (tmp_path / "console").mkdir()
     shutil.copy(LOCK, tmp_path / "console")
     return tmp_path
