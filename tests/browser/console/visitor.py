@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from functools import cache
+from functools import cache, partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -130,10 +130,9 @@ def menu(tab: Page, page: str) -> Locator:
 
 
 def live(tab: Page) -> Locator:
-    """The mark that events arrive; a phone has none, so there it is the bar."""
-    return (
-        tab.get_by_role("button", name="Live", exact=True).or_(tab.get_by_role("button", name="More", exact=True)).first
-    )
+    """The mark that events arrive; a phone has none, so there it is the bar, or on a card the way back."""
+    button = partial(tab.get_by_role, "button", exact=True)
+    return button(name="Live").or_(button(name="More")).or_(button(name="Back")).first
 
 
 async def enters(tab: Page, key: str) -> None:
