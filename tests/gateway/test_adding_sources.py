@@ -401,3 +401,13 @@ async def test_preparing_a_source_is_for_the_operator(gate: Served, path: str) -
     agent = await gate.key("acme:bot", "call")
     for key in (admin_elsewhere, agent):
         assert (await gate.http.post(f"/api/v1{path}", json={}, headers=key)).status_code == 403
+
+
+async def test_who_may_enable_a_program_is_the_same_setting(gate: Served) -> None:
+    await sent(gate, "PATCH", "/sources/local", {"enabled": False})
+    admin = await gate.key("local:ann", "admin")
+    answer = await gate.http.patch("/api/v1/sources/local", json={"enabled": True}, headers=admin)
+    state = await sent(gate, "GET", "/sources/local")
+
+    assert (answer.status_code, answer.json()["code"]) == (403, "commands_not_allowed")
+    assert state["state"] == "disabled"

@@ -104,6 +104,10 @@ async def change_source(request: RestRequest) -> Response:
     name, path = request.path["name"], path_of_config(request)
     await _document(request, name)  # 404 for an unknown source
     _check_declared(request, name)
+    if request.body.get("enabled"):  # this starts the program of a source
+        for config in request.box.settings.all_sources():
+            if config.name == name:
+                check_commands(request, config)
     try:
         await asyncio.to_thread(set_source_flags, path, name, request.body, environ=environ_of(request))
     except ConfigError as error:
