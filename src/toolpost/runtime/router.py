@@ -39,6 +39,7 @@ from toolpost.runtime.arguments import read_arguments
 from toolpost.runtime.attempt import PARKED, Attempt, Try
 from toolpost.runtime.concurrency import STORE_RETRY_S
 from toolpost.runtime.event_emitter import NotJson, error_facts, snapshot_arguments
+from toolpost.runtime.explanation import Explainer
 from toolpost.runtime.failures import expired_error, failure_of, format_traceback, is_in_doubt, stopped_error
 from toolpost.runtime.guards import CallGuards
 from toolpost.runtime.idempotency import IdempotencyKeys, OutcomeRecorder
@@ -61,11 +62,10 @@ if TYPE_CHECKING:
     from toolpost.contracts.questions import OnPending
     from toolpost.contracts.storage import EventSink, Journal, Store
     from toolpost.policy.redaction import Redactor
-    from toolpost.policy.rules import Policy, Verdict
+    from toolpost.policy.rules import Policy
     from toolpost.runtime.attempt import InFlightCalls
     from toolpost.runtime.event_emitter import EventEmitter
     from toolpost.runtime.guards import Upstream
-    from toolpost.runtime.resilience import CircuitBreaker
 
 _tool_log = logging.getLogger("toolpost.tools")
 _DEADLINE_SHARE = 0.98  # a call fails with the error of a source that does not connect, not with that of its deadline
@@ -73,7 +73,6 @@ _DEADLINE_SHARE = 0.98  # a call fails with the error of a source that does not 
 _REQUESTED, _STARTED = EventCode.TOOL_CALL_REQUESTED, EventCode.TOOL_CALL_STARTED
 _REFUSALS = frozenset({401, 403})  # a refused request has no effect, and may be sent again
 _MOST_RENEWALS = 2
-_LONGEST_PREVIEW_S = 10.0
 _WORTH_RETRYING = 0.5  # of the duration of an attempt that timed out; with less time left, the call is not retried
 _now = time.monotonic
 
@@ -127,9 +126,11 @@ class ToolRouter:
         self._log = store.events
         self._cache = services.cache
         self._ids = services.ids
+        self.guards = runtimes.guards
         self._runtimes = runtimes
         self._registry = runtimes.registry
         self._nested = nested or self
+        self.explainer = Explainer(runtimes, self._nested, services.ids)
         self._joins_repeated, self._emits_end = options.joins_repeated, options.emits_end
         self.tracer: CallTracer | None = None
         if services.tracer is not None:
@@ -395,42 +396,6 @@ class ToolRouter:
         credential = await runtime.access.authorize(permitted)
         return credential if isinstance(credential, Question) else AuthorizedCall(permitted, credential, ToolContext)
 
-    async def explain(
-        self, tool_name: str, arguments: Mapping[str, Any] | None = None, *, principal: Principal
-    ) -> Explanation:
-        """Return the verdict about a call without running, recording or connecting anything.
-
-        Without `arguments`, the verdict is that about all calls of the tool. A preview of the tool may change it for
-        these arguments.
-        """
-        runtime = await self._runtimes.prepare(tool_name)
-        verdict, given = runtime.verdict, dict(arguments or {})
-        if arguments is None:
-            return Explanation(verdict=verdict)
-        random_part = self._ids.random_part()
-        request = RequestedCall(f"call_{random_part}", f"run_{random_part}", tool_name, given, principal)
-        redactor, preview, destructive = runtime.redactor_for(request), None, None
-        try:
-            validated = runtime.validate(request)
-            if runtime.previewer is not None and verdict.action != "deny":
-                now, limit_s = _now(), min(_LONGEST_PREVIEW_S, runtime.deadline_s)
-                call, snapshot = runtime.call_ref(request), snapshot_arguments(given)
-                attempt = Attempt(request, runtime, call, snapshot, now, now + limit_s, limit_s, None, 0, started=False)
-                async with asyncio.timeout(limit_s):
-                    preview = await runtime.previewer(validated.arguments, build_context(self._nested, attempt))
-        except ToolValidationError as error:
-            issues = [redactor.message(issue) for issue in error.issues]
-            return Explanation(verdict=verdict, issues=issues)
-        except Exception as raised:  # noqa: BLE001 - the tool's own preview
-            return Explanation(verdict=verdict, issues=[redactor.message(failure_of(raised, tool_name).message)])
-        if preview is not None and preview.destructive is not None and runtime.verdicts is not None:
-            destructive = preview.destructive
-            verdict = runtime.verdicts[destructive]
-        payload = {} if preview is None or not preview.text else {"preview": preview.text}
-        question = describe_call(Question(kind="approval", prompt="", payload=payload), runtime.called, given, redactor)
-        shown = None if verdict.action == "deny" else question
-        return Explanation(verdict=verdict, destructive=destructive, question=shown)
-
     async def await_tool(self, tool_name: str) -> None:
         """Wait for a tool of a connecting source; ToolSourceDownError if the source is down."""
         if not self._registry.has(tool_name) or self.sources.is_connecting(tool_name):
@@ -573,15 +538,7 @@ class ToolRouter:
     @property
     def policy(self) -> Policy:
         """The policy of calls that begin now."""
-        return self._runtimes.guards.policy
-
-    def breaker(self, source: str) -> CircuitBreaker | None:
-        """Return the circuit breaker of a source, if one of its tools was called."""
-        return self._runtimes.guards.breaker(source)
-
-    def set_policy(self, policy: Policy) -> None:
-        """Apply another policy to calls that begin from now on; running calls keep their verdicts."""
-        self._runtimes.guards.policy = policy
+        return self.guards.policy
 
     def new_id(self, prefix: str) -> str:
         """Return a new unique id."""
@@ -605,19 +562,6 @@ def _unknown_ref(request: RequestedCall, redactor: Redactor) -> CallRef:
     call_id, (tenant, user) = request.call_id, request.principal
     correlation = request.correlation_id or call_id
     return CallRef(request.run_id, call_id, request.tool_name, tenant, user, correlation, redactor.plain)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
-    """The verdict about a call, the problems of its arguments, and its redacted description for an approver.
-
-    `destructive` is that of the tool's preview, if it decides.
-    """
-
-    verdict: Verdict
-    issues: Sequence[str] = ()
-    destructive: bool | None = None
-    question: Question | None = None
 
 
 class ConnectingSources(Protocol):

@@ -81,7 +81,7 @@ async def apply_settings(
         applied += [f"tools.{key}" for key in changed]
     registry.define_collections({**COLLECTIONS, **settings.collections})
     if "policy" in applied or "approvals" in applied:
-        router.set_policy(policy_of(settings))
+        router.guards.policy = policy_of(settings)
     changes = await sources.apply(settings.all_sources(), overrides=settings.overrides, secrets=secrets)
     updates: dict[str, Any] = {key: getattr(settings, key) for key in (*_APPLIED, "sources")}
     updates["tools"] = now.tools.model_copy(

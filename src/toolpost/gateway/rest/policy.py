@@ -61,7 +61,7 @@ async def explain_policy(request: RestRequest) -> Response:
     entry = request.tools.find(body["tool"])
     principal = _principal_of(request)
     try:
-        explained = await box.router.explain(entry.spec.name, body.get("arguments"), principal=principal)
+        explained = await box.router.explainer.explain(entry.spec.name, body.get("arguments"), principal=principal)
     except ToolSchemaError as error:
         raise Problem(409, error.error_code, error.message) from None
     policy, rules = box.router.policy, await _rules(box, box.router.policy)

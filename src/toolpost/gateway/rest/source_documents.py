@@ -57,7 +57,7 @@ def _document(box: Toolbox, managed: ManagedSource, calls: MetricRow | None) -> 
     config, now = managed.given, time.monotonic()
     problems = [*managed.tools.listing.problems, *managed.tools.held, *managed.tools.listing.unchecked]
     retry_in_s = managed.retry_at - now if managed.error is not None else 0.0
-    breaker = box.router.breaker(config.name)
+    breaker = box.router.guards.breaker(config.name)
     return {
         **asdict(managed.state(box.redactor)),
         **_settings(box, config),
