@@ -411,3 +411,12 @@ async def test_who_may_enable_a_program_is_the_same_setting(gate: Served) -> Non
 
     assert (answer.status_code, answer.json()["code"]) == (403, "commands_not_allowed")
     assert state["state"] == "disabled"
+
+
+async def test_who_may_start_a_program_again_is_the_same_setting(gate: Served) -> None:
+    admin = await gate.key("local:ann", "admin")
+    answer = await gate.http.post("/api/v1/sources/local/reload", headers=admin)
+    own = await gate.http.post("/api/v1/sources/local/reload")
+
+    assert (answer.status_code, answer.json()["code"]) == (403, "commands_not_allowed")
+    assert own.status_code == 200

@@ -410,8 +410,8 @@ class ConsoleSettings(ConfigModel):
 
     commands: Literal["operator", "admin", "never"] = Field(
         default="operator",
-        description="Who may start a program on this machine by adding or trying a source over HTTP: the operator, "
-        "also callers with an admin key of the tenant local, or no one",
+        description="Who may start a program on this machine by adding, enabling, reloading or trying a source over "
+        "HTTP: the operator, also callers with an admin key of the tenant local, or no one",
     )
 
 

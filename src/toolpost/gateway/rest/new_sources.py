@@ -314,9 +314,9 @@ def check_commands(request: RestRequest, config: ExternalToolConfig) -> None:
     if allowed == "operator" and request.caller.has_operator_token:
         return
     who = {
-        "operator": "only the operator's token may add a source that runs a program",
-        "admin": "only an `admin` key of the tenant `local` may add a source that runs a program",
-        "never": "sources that run a program are not added over HTTP",
+        "operator": "only the operator's token may start the program of a source",
+        "admin": "only an `admin` key of the tenant `local` may start the program of a source",
+        "never": "programs of sources are not started over HTTP",
     }[allowed]
     detail = (
         f"{who} (server.console.commands: {allowed}); run `toolpost tools connect` on the gateway's machine, "

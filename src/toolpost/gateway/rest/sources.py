@@ -127,9 +127,11 @@ async def change_source(request: RestRequest) -> Response:
 )
 async def reload_source(request: RestRequest) -> Response:
     """Reconnect a source; running calls finish on the old connection."""
-    await request.box.sources.reload(_find_source(request).name)
+    name = _find_source(request).name
+    check_commands(request, request.box.sources.index.find(name).config)
+    await request.box.sources.reload(name)
     await request.service.request_siblings(request.raw)
-    return JsonResponse(await _document(request, request.path["name"]))
+    return JsonResponse(await _document(request, name))
 
 
 @OPERATIONS.declare(
