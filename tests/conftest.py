@@ -15,7 +15,8 @@ from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 from tests import requirements
 from tests.left_out import is_left_out, unwanted_marks
-from tests.parts import MEASURED, leave_programs_unmeasured
+from tests.parts import MEASURED, PartMissingError, leave_programs_unmeasured
+from tests.postgres.server import NotStartedError, PostgreSQL, running
 from tests.process_state import ProcessState
 from tests.programs import UNMARKED, WATCH
 from toolpost import __path__
@@ -65,6 +66,18 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         pytest.skip(f"NOT TESTED on a real full disk: {mounted.stderr.strip()}")
     yield folder
     subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgreSQL]:
+    """One server for all tests of a worker."""
+    try:
+        with running() as server:
+            yield server
+    except PartMissingError as missing:
+        pytest.skip(f"NOT TESTED against a real PostgreSQL: {missing}")
+    except NotStartedError as refused:
+        pytest.skip(f"NOT TESTED against a real PostgreSQL, which cannot start here: {refused}")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -88,6 +88,7 @@ NEEDED = {
     "sources/graphql": ["graphql"],
     "sources/mcp": ["mcp"],
     "sources/workflow": ["workflow"],
+    "stores/postgres": ["postgres"],
     "testing/stores": ["testing"],
     "wire/http1": ["http"],
     "wire/http_server": ["gateway"],

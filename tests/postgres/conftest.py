@@ -1,23 +1,9 @@
-"""One server for all tests of a worker; each test finds it empty."""
-
-from collections.abc import Iterator
+"""A database that is empty at the beginning of each test."""
 
 import psycopg
 import pytest
 
-from tests.parts import PartMissingError
-from tests.postgres.server import NotStartedError, PostgreSQL, running
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[PostgreSQL]:
-    try:
-        with running() as server:
-            yield server
-    except PartMissingError as missing:
-        pytest.skip(f"NOT TESTED against a real PostgreSQL: {missing}")
-    except NotStartedError as refused:
-        pytest.skip(f"NOT TESTED against a real PostgreSQL, which cannot start here: {refused}")
+from tests.postgres.server import PostgreSQL
 
 
 @pytest.fixture

