@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple, Protocol, cast
 
 from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.storage import Cipher, IdKind, Store
+from toolpost.stores.threads import DAEMON_THREADS, StoreThreads
 
 STORES_GROUP = "toolpost.stores"  # the entry points of plug-ins, named as the schemes of their URLs
 BUILT_IN = {
@@ -22,13 +23,15 @@ class StoreOptions(NamedTuple):
     """The settings of a store.
 
     `database` is a name or a URL whose scheme is the name, `data_dir` the folder for files, and `event_queue` the limit
-    of events that wait to be written. `make_cipher` creates the cipher of a folder, when data is encrypted.
+    of events that wait to be written. `make_cipher` creates the cipher of a folder, when data is encrypted. `threads`
+    run the work that blocks.
     """
 
     database: str
     data_dir: Path | None
     make_cipher: Callable[[Path], Cipher]
     event_queue: int = 50_000
+    threads: StoreThreads = DAEMON_THREADS
 
 
 class StoreCheck(NamedTuple):

@@ -62,6 +62,7 @@ from toolpost.stores.sqlite.tokens import SQLiteTokenRows
 from toolpost.stores.sqlite.webhooks import SQLiteWebhookStore
 from toolpost.stores.sqlite.writer import Item, TransactionRunner, Writer
 from toolpost.stores.state import EncryptedStateStore
+from toolpost.stores.threads import DAEMON_THREADS, StoreThreads
 
 DATABASE = "toolpost.db"
 OWNERS = "owners"
@@ -122,6 +123,10 @@ class SQLiteStore:
     async def rotate_key(self, *, retire: bool = False) -> dict[str, int]:
         return await self._key_rotation.rotate(retire=retire)
 
+    def abandon(self) -> None:
+        """Release what shows that this process is alive, and write nothing, as if the process had been killed."""
+        self._shared.liveness.abandon()
+
     async def close(self) -> None:
         """Write the queue and close the database; StoreError reports the events that could not be written."""
         try:
@@ -144,7 +149,7 @@ class SQLiteBackend:
     async def open(self, options: StoreOptions) -> Store:
         folder = _folder(options)
         cipher = options.make_cipher(folder)
-        return open_sqlite_store(folder, cipher=cipher, queue_limit=options.event_queue)
+        return open_sqlite_store(folder, cipher=cipher, queue_limit=options.event_queue, threads=options.threads)
 
     def find_ids(self, options: StoreOptions, kind: IdKind, prefix: str, *, tenant: str, limit: int) -> list[str]:
         path = _folder(options) / DATABASE
@@ -182,6 +187,7 @@ def open_sqlite_store(
     queue_limit: int = 50_000,
     busy_s: float = 5.0,
     ids: IdMaker | None = None,
+    threads: StoreThreads = DAEMON_THREADS,
 ) -> SQLiteStore:
     """Open the store in a folder, which is created if it is missing; StoreError contains the reason and the remedy.
 
@@ -199,8 +205,8 @@ def open_sqlite_store(
     appender = EventAppender(liveness.owner_id, ledger)
     reader = Reader(path, busy_s=busy_s)
     changes = Changes(lambda topics: reader.query(lambda db: read_states(db, topics)), reader.data_version)
-    transactions = TransactionRunner(db, appender, path=path)
-    writer = Writer(transactions, limit=queue_limit, committed=partial(_notify_events, changes))
+    transactions = TransactionRunner(db, appender, path=path, before_commit=threads.before_commit)
+    writer = Writer(transactions, limit=queue_limit, committed=partial(_notify_events, changes), threads=threads)
     return SQLiteStore(
         SQLiteContext(writer, reader, appender, rows, liveness, changes, clock, ledger.key, liveness.owner_id),
         cipher,

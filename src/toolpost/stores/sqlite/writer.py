@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import atexit
 import contextlib
 import sqlite3
 import threading
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -22,13 +21,13 @@ from toolpost.contracts.events import RunEvent
 from toolpost.contracts.storage import WriteHealth
 from toolpost.stores.sqlite.database import FAULTS, describe_fault, store_error
 from toolpost.stores.sqlite.event_appender import EventAppender
+from toolpost.stores.threads import DAEMON_THREADS, StoreThreads, Take, Wait, Work
 
 T = TypeVar("T")
 BATCH = 16_384
 LINGER_S = 0.01
 FIRST_BACKOFF_S = 0.1
 LAST_BACKOFF_S = 2.0
-EXIT_PATIENCE_S = 10.0
 
 
 class JobResult(NamedTuple):
@@ -80,11 +79,19 @@ Item: TypeAlias = RunEvent | Job | Barrier | Stop
 
 
 class TransactionRunner:
-    """Runs batches as transactions on the only connection that writes."""
+    """Runs batches as transactions on the only connection that writes; `before_commit` may prevent a commit."""
 
-    def __init__(self, db: sqlite3.Connection, appender: EventAppender, *, path: Path) -> None:
+    def __init__(
+        self,
+        db: sqlite3.Connection,
+        appender: EventAppender,
+        *,
+        path: Path,
+        before_commit: Callable[[], None] = DAEMON_THREADS.before_commit,
+    ) -> None:
         self._db = db
         self._appender = appender
+        self._before_commit = before_commit
         self.path = path
 
     def commit(self, batch: Sequence[Item]) -> list[JobResult]:
@@ -97,6 +104,7 @@ class TransactionRunner:
             self._appender.begin(db)
             results = self._run_batch(batch)
             self._appender.finish(db)
+            self._before_commit()
             db.execute("COMMIT")
         except BaseException:
             self._appender.forget()
@@ -151,6 +159,7 @@ class Writer:
         *,
         limit: int,
         committed: Callable[[Sequence[Item]], None] = lambda _: None,
+        threads: StoreThreads = DAEMON_THREADS,
     ) -> None:
         self._transactions = transactions
         self._committed = committed
@@ -165,9 +174,7 @@ class Writer:
         self._urgent = threading.Event()
         self._stopping = threading.Event()
         self.put: Callable[[RunEvent], None] = self._queue.put
-        self._thread = threading.Thread(target=self._run, name="toolpost-writer", daemon=True)
-        self._thread.start()
-        atexit.register(self._stop_at_exit)
+        self._thread = threads.start(self._run(), name="toolpost-writer", stop=self._stop)
 
     @property
     def waiting(self) -> int:
@@ -215,7 +222,7 @@ class Writer:
         if self._stopping.is_set():
             return
         self._stop()
-        await asyncio.to_thread(self._thread.join)
+        await self._thread.finished()
         newer = [self._queue.get_nowait() for _ in range(self._queue.qsize())]
         if lost := sum(isinstance(item, RunEvent) for item in (*self._held, *newer)):
             events = "1 event was" if lost == 1 else f"{lost} events were"
@@ -229,25 +236,28 @@ class Writer:
         self._urgent.set()
         return await item.future
 
-    def _run(self) -> None:
-        while True:
-            self._write(self._take())
-            self._release_drainers()
-            if self._stopping.is_set() and (self._error is not None or not self.waiting):
-                break
-            if self._error is not None:
-                self._stopping.wait(self._backoff_s)
-                self._backoff_s = min(self._backoff_s * 2, LAST_BACKOFF_S)
-        self._transactions.close()
+    def _run(self) -> Work:
+        try:
+            while True:
+                batch = yield from self._take()
+                self._write(batch)
+                self._release_drainers()
+                if self._stopping.is_set() and (self._error is not None or not self.waiting):
+                    break
+                if self._error is not None:
+                    yield Wait(self._stopping, self._backoff_s)
+                    self._backoff_s = min(self._backoff_s * 2, LAST_BACKOFF_S)
+        finally:
+            self._transactions.close()
 
-    def _take(self) -> list[Item]:
+    def _take(self) -> Generator[Take | Wait, Any, list[Item]]:
         """Return the next batch: events of a failed transaction, else the queue; block while it is empty."""
         batch = self._held[:BATCH]
         del self._held[:BATCH]
         if not batch:
-            batch = [self._queue.get()]
+            batch = [(yield Take(self._queue))]
             if self._queue.qsize() < BATCH:
-                self._urgent.wait(LINGER_S)
+                yield Wait(self._urgent, LINGER_S)
         self._urgent.clear()
         self._in_hand = len(self._held) + len(batch)
         take = self._queue.get_nowait
@@ -290,12 +300,6 @@ class Writer:
         self.put = partial(_refuse, self._transactions.path)
         self._queue.put(Stop())
         self._urgent.set()
-        atexit.unregister(self._stop_at_exit)
-
-    def _stop_at_exit(self) -> None:
-        """Write the queue if the program ends without closing its store."""
-        self._stop()
-        self._thread.join(EXIT_PATIENCE_S)
 
 
 def _refuse(path: Path, _: object) -> NoReturn:
