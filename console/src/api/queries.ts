@@ -2,6 +2,7 @@
 
 import { queryOptions } from '@tanstack/react-query';
 
+import { gatewayNow } from '../format/clock';
 import { isLive, listening } from '../live/live';
 import { api, body } from './client';
 import type { Card } from './types';
@@ -15,10 +16,12 @@ const KEPT_BY_EVENTS = {
 const PAGE = 100;
 
 export const keys = {
+  cards: ['pending'],
   openCards: ['pending', 'open'],
   card: (id: string) => ['pending', 'card', id],
   closedCards: ['pending', 'closed'],
   runs: ['runs'],
+  anyRun: ['run'],
   run: (id: string) => ['run', id],
   tools: ['tools'],
   tool: (name: string) => ['tool', name],
@@ -150,7 +153,7 @@ export const pulseQuery = (window: WindowName) =>
     queryKey: [...keys.insight, 'pulse', window],
     queryFn: ({ signal }) => {
       const { seconds, step } = WINDOWS[window];
-      const since = Date.now() / 1000 - seconds;
+      const since = gatewayNow() - seconds;
       return body(api.GET('/api/v1/insight/series', { params: { query: { metric: 'calls,failed,asked', since, step } }, signal }));
     },
   });
@@ -161,7 +164,7 @@ export const p95Query = queryOptions({
   queryFn: ({ signal }) =>
     body(
       api.GET('/api/v1/insight/series', {
-        params: { query: { metric: 'p95', since: Date.now() / 1000 - 3600, step: 3600 } },
+        params: { query: { metric: 'p95', since: gatewayNow() - 3600, step: 3600 } },
         signal,
       }),
     ),
@@ -173,7 +176,7 @@ export const failuresQuery = (window: WindowName) =>
     queryKey: [...keys.insight, 'failures', window],
     queryFn: async ({ signal }) => {
       const { seconds } = WINDOWS[window];
-      const since = Date.now() / 1000 - seconds;
+      const since = gatewayNow() - seconds;
       const query = { by: 'failure', metric: 'failed', since, limit: 7 } as const;
       const [top, series] = await Promise.all([
         body(api.GET('/api/v1/insight/top', { params: { query }, signal })),

@@ -3,7 +3,7 @@ import { beforeEach, describe, expect, it } from 'vitest';
 
 import { keys } from '../api/queries';
 import type { Card, Event, Run } from '../api/types';
-import { applyEvents } from './apply';
+import { applyEvents, applyGap } from './apply';
 import { recentEvents } from './recent';
 
 const CARD = { id: 'ask_1', status: 'open', tool_name: 'send_mail' } as Card;
@@ -66,6 +66,17 @@ describe('events and the cache', () => {
     applyEvents(cache, [{ ...EVENT, type: 'SOURCE_DOWN' }]);
 
     expect(cache.getQueryState(keys.sources)?.isInvalidated).toBe(true);
+  });
+
+  it('that may have been missed make everything old that they keep fresh', () => {
+    cache.setQueryData(keys.openCards, [CARD]);
+    cache.setQueryData(keys.run('run_1'), { run_id: 'run_1' });
+    cache.setQueryData(keys.about, {});
+    applyGap(cache);
+
+    expect(cache.getQueryState(keys.openCards)?.isInvalidated).toBe(true);
+    expect(cache.getQueryState(keys.run('run_1'))?.isInvalidated).toBe(true);
+    expect(cache.getQueryState(keys.about)?.isInvalidated).toBe(false);
   });
 
   it('are remembered newest first, each once', () => {

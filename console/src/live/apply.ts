@@ -13,6 +13,7 @@ const SOURCES = new Set(['SOURCE_UP', 'SOURCE_DOWN', 'BREAKER_OPENED', 'BREAKER_
 const TOOLS = new Set(['CATALOG_CHANGED', 'CONFIG_APPLIED', 'SOURCE_UP', 'DEFINITION_CHANGED']);
 const ENDED = new Set(['TOOL_CALL_COMPLETED', 'TOOL_CALL_FAILED']);
 const CALLS = new Set(['TOOL_CALL_STARTED', ...ENDED, ...ASKED, ...ANSWERED]);
+const FED_BY_EVENTS = [keys.cards, keys.runs, keys.anyRun, keys.sources, keys.tools, keys.accounts, keys.insight, keys.sessions, keys.callerKeys];
 const CATALOG_WAIT_MS = 1000;
 const FIGURES_WAIT_MS = 3000;
 
@@ -28,6 +29,11 @@ export function applyEvents(cache: QueryClient, events: Event[]): void {
   if ([...types].some((type) => type.startsWith('ACCOUNT_'))) void cache.invalidateQueries({ queryKey: keys.accounts });
   if ([...types].some((type) => type.startsWith('SESSION_'))) void cache.invalidateQueries({ queryKey: keys.sessions });
   if ([...types].some((type) => type.startsWith('CALLER_KEY_'))) void cache.invalidateQueries({ queryKey: keys.callerKeys });
+}
+
+/** What events keep fresh is asked for again, because some of them may have been missed. */
+export function applyGap(cache: QueryClient): void {
+  for (const queryKey of FED_BY_EVENTS) void cache.invalidateQueries({ queryKey });
 }
 
 function applyEvent(cache: QueryClient, event: Event): void {

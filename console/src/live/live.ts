@@ -8,13 +8,14 @@ import { useSyncExternalStore } from 'react';
 import { BASE_PATH } from '../api/address';
 import { requestTo, send } from '../api/client';
 import type { Event } from '../api/types';
+import { gatewayNow } from '../format/clock';
 import { EventQueue } from './queue';
 import { eventOf } from './events';
 import { follow, type StreamState } from './stream';
 
 export interface LiveState {
   stream: StreamState;
-  /** When the stream came to its present state, in Unix seconds. */
+  /** When the stream came to its present state, on the gateway's clock. */
   since: number;
   /** Events that came and are not shown yet. */
   behind: number;
@@ -23,7 +24,7 @@ export interface LiveState {
   reads: boolean;
 }
 
-type Message = { kind: 'event'; event: Event } | { kind: 'state'; stream: StreamState } | { kind: 'ask' };
+type Message = { kind: 'event'; event: Event } | { kind: 'state'; stream: StreamState } | { kind: 'ask' } | { kind: 'gap' };
 
 const NAME = `toolpost-events${BASE_PATH}`;
 const LISTEN_WAIT_MS = 1000;
@@ -31,11 +32,13 @@ const LISTEN_WAIT_MS = 1000;
 const listeners = new Set<() => void>();
 let state: LiveState = {
   stream: { kind: 'connecting' },
-  since: Date.now() / 1000,
+  since: gatewayNow(),
   behind: 0,
   lastId: undefined,
   reads: false,
 };
+/** Whether lists may be on the screen that events have kept fresh. */
+let wasOpen = false;
 
 export function liveState(): LiveState {
   return state;
@@ -71,8 +74,11 @@ export async function listening(): Promise<void> {
   });
 }
 
-/** Begin to listen for a session; `apply` gets events in batches. Returns how to stop. */
-export function startLive(apply: (events: Event[]) => void): () => void {
+/**
+ * Begin to listen for a session; `apply` gets events in batches, and `onGap` is called when the stream opened again with
+ * no event to continue after, so that some may have been missed. Returns how to stop.
+ */
+export function startLive(apply: (events: Event[]) => void, onGap: () => void): () => void {
   const stopping = new AbortController();
   const channel = 'BroadcastChannel' in window ? new BroadcastChannel(NAME) : undefined;
   const queue = new EventQueue(apply, (behind) => change({ behind }));
@@ -88,6 +94,7 @@ export function startLive(apply: (events: Event[]) => void): () => void {
   channel?.addEventListener('message', ({ data }: MessageEvent<Message>) => {
     if (data.kind === 'event') take(data.event);
     else if (data.kind === 'state') changeStream(data.stream);
+    else if (data.kind === 'gap') onGap();
     else if (state.reads) tell({ kind: 'state', stream: state.stream });
   });
 
@@ -104,8 +111,12 @@ export function startLive(apply: (events: Event[]) => void): () => void {
         tell({ kind: 'event', event });
       },
       onState(stream) {
+        const missed = stream.kind === 'open' && wasOpen && state.lastId === undefined;
         changeStream(stream);
         tell({ kind: 'state', stream });
+        if (!missed) return;
+        onGap();
+        tell({ kind: 'gap' });
       },
     });
   }
@@ -137,7 +148,8 @@ async function onceAlone(task: () => Promise<void>, signal: AbortSignal): Promis
 }
 
 function changeStream(stream: StreamState) {
-  const since = stream.kind === state.stream.kind ? state.since : Date.now() / 1000;
+  wasOpen ||= stream.kind === 'open';
+  const since = stream.kind === state.stream.kind ? state.since : gatewayNow();
   change({ stream, since });
 }
 

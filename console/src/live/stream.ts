@@ -1,12 +1,13 @@
 /** The gateway's events as one endless stream: connected again after every end, from the last event on. */
 
 import { Problem } from '../api/problem';
+import { gatewayNow } from '../format/clock';
 import { readEvents, type ServerEvent } from './sse';
 
 export type StreamState =
   | { kind: 'connecting' }
   | { kind: 'open' }
-  /** `at` is when it connects again, in milliseconds. */
+  /** `at` is when it connects again, in milliseconds on the gateway's clock. */
   | { kind: 'waiting'; at: number; offline: boolean };
 
 export interface StreamOptions {
@@ -48,7 +49,7 @@ export async function follow({ open, lastId, onEvent, onState, signal }: StreamO
     if (stopped()) return;
     const wait = retryAfter === undefined ? waitOf(failures) : retryAfter * 1000;
     failures += 1;
-    onState({ kind: 'waiting', at: Date.now() + wait, offline: failures > 3 });
+    onState({ kind: 'waiting', at: gatewayNow() * 1000 + wait, offline: failures > 3 });
     await pause(wait, signal);
   }
 }

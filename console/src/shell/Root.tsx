@@ -2,7 +2,7 @@ import { useQueryClient } from '@tanstack/react-query';
 import { useEffect } from 'react';
 
 import { useSession } from '../api/session';
-import { applyEvents } from '../live/apply';
+import { applyEvents, applyGap } from '../live/apply';
 import { startLive } from '../live/live';
 import { forgetRecent } from '../live/recent';
 import { SignIn } from '../pages/sign-in/SignIn';
@@ -30,7 +30,10 @@ function SignedIn() {
   const token = useSession()?.token;
   useEffect(() => {
     if (token === undefined) return undefined;
-    return startLive((events) => applyEvents(cache, events));
+    return startLive(
+      (events) => applyEvents(cache, events),
+      () => applyGap(cache),
+    );
   }, [token, cache]);
   useEffect(
     () => () => {

@@ -6,7 +6,7 @@ import { api } from '../../api/client';
 import type { Problem } from '../../api/problem';
 import { useMe } from '../../api/session';
 import type { Outcome } from '../../api/types';
-import { useNow } from '../../format/clock';
+import { gatewayNow, useNow } from '../../format/clock';
 import { formatDuration, formatStopwatch } from '../../format/time';
 import { Button, buttonClasses } from '../../ui/Button';
 import { Chip } from '../../ui/Chip';
@@ -50,7 +50,7 @@ export function CallResult({ call, tool, onRenew }: CallResultProps) {
 }
 
 function Running({ runId, progress }: { runId: string | undefined; progress: Progress | undefined }) {
-  const [began] = useState(() => Date.now());
+  const [began] = useState(gatewayNow);
   const now = useNow(1);
   return (
     <div className={styles.block} role="status">
@@ -58,7 +58,7 @@ function Running({ runId, progress }: { runId: string | undefined; progress: Pro
         <Chip tone="run" large>
           {toolWords.calling}
         </Chip>
-        <span className="faint num">{formatStopwatch(Math.max(0, now - began / 1000))}</span>
+        <span className="faint num">{formatStopwatch(Math.max(0, now - began))}</span>
         <RunLink id={runId} />
       </div>
       {progress && (
