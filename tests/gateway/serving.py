@@ -81,7 +81,7 @@ async def served(
             app = whole_app(box, callers, url, relay=relay, feed=feed, siblings=siblings)
             bearer = {"Authorization": f"Bearer {(folder / 'token').read_text()}"}
             async with (
-                serving(app, socket, *own, on_stop=feed.close),
+                serving(app, socket, *own, on_stop=feed.close, trusted_proxies=box.settings.server.trusted_proxies),
                 httpx2.AsyncClient(base_url=url, headers=bearer, trust_env=False, verify=False, timeout=60) as http,
             ):
                 yield Served(box, url, http, feed)
@@ -111,10 +111,17 @@ async def listening(app: Any, *, request_s: float = 60) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def serving(
-    app: Any, *sockets: Any, request_s: float = 60, on_stop: Callable[[], None] = lambda: None
+    app: Any,
+    *sockets: Any,
+    request_s: float = 60,
+    on_stop: Callable[[], None] = lambda: None,
+    trusted_proxies: Sequence[str] = (),
 ) -> AsyncIterator[None]:
     """Serve an application on sockets."""
-    task = asyncio.create_task(serve_until_stopped(app, *sockets, grace_s=1, request_s=request_s, on_stop=on_stop))
+    server = serve_until_stopped(
+        app, *sockets, grace_s=1, request_s=request_s, on_stop=on_stop, trusted_proxies=trusted_proxies
+    )
+    task = asyncio.create_task(server)
     try:
         yield
     finally:

@@ -282,7 +282,14 @@ async def _serve_on(
 
             finish = partial(box.router.park, within_s=stop.limit_s)
             with is_serving:
-                await serve_until_stopped(app, *sockets, on_stop=on_stop, finish=finish, frees_address=stop.is_orphan)
+                await serve_until_stopped(
+                    app,
+                    *sockets,
+                    on_stop=on_stop,
+                    finish=finish,
+                    frees_address=stop.is_orphan,
+                    trusted_proxies=box.settings.server.trusted_proxies,
+                )
     return 0
 
 

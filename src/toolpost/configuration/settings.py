@@ -421,6 +421,10 @@ class ServerSettings(ConfigModel):
     public_url: str | None = Field(
         default=None, pattern=r"^https?://[^\s?#]+$", description="The address for callers on other machines"
     )
+    trusted_proxies: list[str] = Field(
+        default_factory=list[str],
+        description="Addresses or networks of reverse proxies that set X-Forwarded-For; of other senders it is ignored",
+    )
     oidc: OidcSettings | None = None
     console: ConsoleSettings = Field(default_factory=ConsoleSettings.defaults)
     log_format: Literal["text", "json"] | None = Field(
@@ -443,6 +447,18 @@ class ServerSettings(ConfigModel):
         le=3600,
         description="Seconds for running calls at shutdown; remaining calls are suspended or cancelled",
     )
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _check_proxies(cls, proxies: list[str]) -> list[str]:
+        from ipaddress import ip_network  # noqa: PLC0415
+
+        for proxy in proxies:
+            try:
+                ip_network(proxy)
+            except ValueError:
+                raise ValueError(f"{proxy!r} is not an IP address or a network such as 10.0.0.0/8") from None
+        return proxies
 
 
 class TelemetrySettings(ConfigModel):

@@ -34,6 +34,8 @@ CALLER = "toolpost.caller"
 METADATA = "/.well-known/oauth-protected-resource"
 AGENT_CARD = "/.well-known/agent-card.json"
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+_THIS_MACHINE = "this machine"
+_FORWARDED = frozenset({b"forwarded", b"x-forwarded-for", b"x-real-ip"})
 SESSIONS = "/api/v1/sessions"
 REDEEM = f"{SESSIONS}/redeem"
 SIGN_IN_START, SIGN_IN_CALLBACK = "/sign-in/start", "/sign-in/callback"
@@ -196,8 +198,7 @@ class Access:
             raise self._unauthorized(error.message, 'error="invalid_token"') from None
 
     def _count_sign_in(self, scope: Scope) -> None:
-        client: Any = scope.get("client")
-        wait_s = self._sign_in_rates.take("" if client is None else client[0])
+        wait_s = self._sign_in_rates.take(_address_of(scope))
         if wait_s:
             detail = f"an address can try to sign in {SIGN_INS_PER_MINUTE} times a minute"
             raise Problem(429, "too_many_requests", detail, headers={"Retry-After": str(max(1, round(wait_s)))})
@@ -327,9 +328,17 @@ def _check_scopes(caller: Caller, method: str, path: str) -> None:
 
 
 def is_local_client(scope: Scope) -> bool:
-    """Return whether a request comes from this machine."""
+    """Return whether a request comes from this machine, and not from a proxy on it."""
+    return _address_of(scope) == _THIS_MACHINE and not any(name in _FORWARDED for name, _ in scope["headers"])
+
+
+def _address_of(scope: Scope) -> str:
+    """Return the address of the client. A program on this machine can choose among many, so they are one."""
     client: Any = scope.get("client")
-    return client is not None and (client[0] in _LOOPBACK or is_loopback(client[0]))
+    if client is None:
+        return ""
+    address: str = client[0]
+    return _THIS_MACHINE if address in _LOOPBACK or is_loopback(address) else address
 
 
 def insufficient_scope(*scopes: str) -> Problem:

@@ -17,7 +17,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from toolpost.contracts.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -112,12 +112,14 @@ async def serve_until_stopped(
     on_stop: Callable[[], None] = lambda: None,
     finish: Callable[[], Awaitable[None]] = lambda: asyncio.sleep(0),
     frees_address: Callable[[], bool] = lambda: False,
+    trusted_proxies: Sequence[str] = (),
 ) -> None:
     """Serve until this task is canceled; running requests then have until `finish` returns, and `grace_s` seconds.
 
     A client has `request_s` seconds to send a request. On cancellation, `on_stop` is called and `finish` is awaited,
     which ends the work that requests wait for. A second cancellation stops the server immediately. With
-    `frees_address`, the server accepts no connections after the first one, so another process can listen there.
+    `frees_address`, the server accepts no connections after the first one, so another process can listen there. The
+    address of a client is taken from X-Forwarded-For only in requests of `trusted_proxies`, addresses or networks.
     """
     config = uvicorn.Config(
         _trim_headers(app),
@@ -125,6 +127,8 @@ async def serve_until_stopped(
         access_log=False,
         http=cast("type[asyncio.Protocol]", partial(_Connection, request_s=request_s, strangers=_Strangers())),
         ws="none",
+        proxy_headers=bool(trusted_proxies),
+        forwarded_allow_ips=list(trusted_proxies),
         lifespan="on",
         timeout_keep_alive=_KEEP_ALIVE_S,
         backlog=_ACCEPTED_AT_ONCE,
