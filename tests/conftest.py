@@ -42,7 +42,7 @@ def _programs_start_unmeasured() -> Iterator[None]:
 @pytest.fixture
 def one_segment_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
     """Events are not written before somebody waits for it: on a busy machine those of a call may be two segments."""
-    monkeypatch.setattr("toolpost.stores.sqlite.writer.LINGER_S", 60.0)
+    monkeypatch.setattr("toolpost.stores.writer.LINGER_S", 60.0)
 
 
 @pytest.fixture(autouse=True)

@@ -28,7 +28,8 @@ from tests.toolbox.signing_in import logged_in, served, toolbox
 from toolpost import PendingAction, Settings, Toolbox
 from toolpost.contracts.events import RunEvent
 from toolpost.sources.registry import load_plugins
-from toolpost.stores.sqlite.writer import Item, Job, TransactionRunner
+from toolpost.stores.sqlite.transactions import TransactionRunner
+from toolpost.stores.writer import Item, Job
 from toolpost.toolbox.callback_app import callback_app
 from toolpost.wire.client import HttpClient
 from toolpost.wire.messages import Request, Response

@@ -22,7 +22,8 @@ from toolpost.stores.sqlite.database import Reader, open_writable
 from toolpost.stores.sqlite.event_appender import EventAppender, open_ledger
 from toolpost.stores.sqlite.event_log import SQLiteEventLog
 from toolpost.stores.sqlite.liveness import Liveness
-from toolpost.stores.sqlite.writer import JobResult, TransactionRunner, Writer, deliver
+from toolpost.stores.sqlite.transactions import TransactionRunner
+from toolpost.stores.writer import JobResult, Writer, deliver
 from toolpost.testing.stores.samples import ANN, artifact, call_ref, event, intent
 
 
@@ -41,7 +42,7 @@ class Bench:
         self.db = open_writable(path, busy_s=0.01)
         liveness = Liveness(folder / "owners")
         appender = EventAppender(liveness.owner_id, open_ledger(self.db, RowCipher(NoCipher())))
-        self.writer = Writer(TransactionRunner(self.db, appender, path=path), limit=limit)
+        self.writer = Writer[sqlite3.Connection](TransactionRunner(self.db, appender, path=path), limit=limit)
         self.reader = Reader(path, busy_s=1.0)
         rows = RowCipher(NoCipher())
         changes = Changes(no_states)

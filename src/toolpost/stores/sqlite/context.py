@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -11,7 +12,7 @@ from toolpost.stores.encryption import RowCipher
 from toolpost.stores.sqlite.database import Reader
 from toolpost.stores.sqlite.event_appender import EventAppender
 from toolpost.stores.sqlite.liveness import Liveness
-from toolpost.stores.sqlite.writer import Writer
+from toolpost.stores.writer import Writer
 
 
 class SQLiteContext(NamedTuple):
@@ -20,7 +21,7 @@ class SQLiteContext(NamedTuple):
     `key` is that of the event log. `owner_id` is the ID of this process, the owner of its intents, claims and keys.
     """
 
-    writer: Writer
+    writer: Writer[sqlite3.Connection]
     reader: Reader
     appender: EventAppender
     cipher: RowCipher

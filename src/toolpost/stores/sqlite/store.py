@@ -59,10 +59,11 @@ from toolpost.stores.sqlite.pending import SQLitePendingStore
 from toolpost.stores.sqlite.pruning import Pruner
 from toolpost.stores.sqlite.state import SQLiteStateTable
 from toolpost.stores.sqlite.tokens import SQLiteTokenRows
+from toolpost.stores.sqlite.transactions import TransactionRunner
 from toolpost.stores.sqlite.webhooks import SQLiteWebhookStore
-from toolpost.stores.sqlite.writer import Item, TransactionRunner, Writer
 from toolpost.stores.state import EncryptedStateStore
 from toolpost.stores.threads import DAEMON_THREADS, StoreThreads
+from toolpost.stores.writer import Item, Writer
 
 DATABASE = "toolpost.db"
 OWNERS = "owners"
@@ -206,7 +207,8 @@ def open_sqlite_store(
     reader = Reader(path, busy_s=busy_s)
     changes = Changes(lambda topics: reader.query(lambda db: read_states(db, topics)), reader.data_version)
     transactions = TransactionRunner(db, appender, path=path, before_commit=threads.before_commit)
-    writer = Writer(transactions, limit=queue_limit, committed=partial(_notify_events, changes), threads=threads)
+    notify = partial(_notify_events, changes)
+    writer = Writer[sqlite3.Connection](transactions, limit=queue_limit, committed=notify, threads=threads)
     return SQLiteStore(
         SQLiteContext(writer, reader, appender, rows, liveness, changes, clock, ledger.key, liveness.owner_id),
         cipher,

@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sqlite3
 import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 from functools import partial
-from itertools import groupby
-from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, NamedTuple, NoReturn, TypeAlias, TypeVar, cast
+from typing import Any, Generic, NamedTuple, NoReturn, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct
 
 from toolpost.contracts.errors import StoreError
 from toolpost.contracts.events import RunEvent
 from toolpost.contracts.storage import WriteHealth
-from toolpost.stores.sqlite.database import FAULTS, describe_fault, store_error
-from toolpost.stores.sqlite.event_appender import EventAppender
 from toolpost.stores.threads import DAEMON_THREADS, StoreThreads, Take, Wait, Work
 
 T = TypeVar("T")
-BATCH = 16_384
+Connection = TypeVar("Connection")
 LINGER_S = 0.01
 FIRST_BACKOFF_S = 0.1
 LAST_BACKOFF_S = 2.0
@@ -61,7 +56,7 @@ def _set_results(results: list[JobResult]) -> None:
 class Job(Struct, frozen=True):
     """A function to run on the writer's connection, and the future of its result."""
 
-    work: Callable[[sqlite3.Connection], Any]
+    work: Callable[[Any], Any]
     future: asyncio.Future[Any]
 
 
@@ -78,75 +73,35 @@ class Stop:
 Item: TypeAlias = RunEvent | Job | Barrier | Stop
 
 
-class TransactionRunner:
-    """Runs batches as transactions on the only connection that writes; `before_commit` may prevent a commit."""
+class Transactions(Protocol):
+    """Runs batches as transactions on the only connection of a store that writes.
 
-    def __init__(
-        self,
-        db: sqlite3.Connection,
-        appender: EventAppender,
-        *,
-        path: Path,
-        before_commit: Callable[[], None] = DAEMON_THREADS.before_commit,
-    ) -> None:
-        self._db = db
-        self._appender = appender
-        self._before_commit = before_commit
-        self.path = path
+    `place` names the database in messages, and `limit` is the largest number of items of one transaction.
+    """
+
+    @property
+    def place(self) -> str: ...
+    @property
+    def limit(self) -> int: ...
 
     def commit(self, batch: Sequence[Item]) -> list[JobResult]:
         """Commit a batch and return the results of its functions; if this raises, nothing of the batch is stored."""
-        if not any(isinstance(item, RunEvent | Job) for item in batch):
-            return self._run_batch(batch)
-        db = self._db
-        db.execute("BEGIN IMMEDIATE")
-        try:
-            self._appender.begin(db)
-            results = self._run_batch(batch)
-            self._appender.finish(db)
-            self._before_commit()
-            db.execute("COMMIT")
-        except BaseException:
-            self._appender.forget()
-            if db.in_transaction:
-                db.execute("ROLLBACK")
-            raise
-        return results
+        ...
+
+    def explain(self, error: Exception) -> StoreError:
+        """Turn an error of the database into one with advice."""
+        ...
+
+    def describe_fault(self, cause: BaseException | None) -> str:
+        """Return a short reason why the database cannot be written, without its place."""
+        ...
 
     def close(self) -> None:
         """Close the connection."""
-        self._db.close()
-
-    def _run_batch(self, batch: Sequence[Item]) -> list[JobResult]:
-        """Append events and run functions in the order of the batch."""
-        results: list[JobResult] = []
-        for kind, items in groupby(batch, type):
-            if issubclass(kind, RunEvent):
-                self._appender.append(self._db, cast("Iterable[RunEvent]", items))
-                continue
-            for item in items:
-                if isinstance(item, Job):
-                    results.append(self._run_job(item))
-                elif isinstance(item, Barrier):
-                    results.append(JobResult(item.future))
-        return results
-
-    def _run_job(self, job: Job) -> JobResult:
-        db = self._db
-        db.execute("SAVEPOINT job")
-        try:
-            result = job.work(db)
-        except Exception as exc:
-            if not db.in_transaction:  # SQLite has aborted the whole transaction, for example because the disk is full
-                raise
-            db.execute("ROLLBACK TO job")
-            db.execute("RELEASE job")
-            return JobResult(job.future, error=store_error(exc, self.path) if isinstance(exc, FAULTS) else exc)
-        db.execute("RELEASE job")
-        return JobResult(job.future, result)
+        ...
 
 
-class Writer:
+class Writer(Generic[Connection]):
     """Commits queued events and functions in order, all queued items in one transaction with one sync to disk.
 
     Events alone wait a few milliseconds for more events; a function never waits. If a transaction fails, its functions
@@ -155,7 +110,7 @@ class Writer:
 
     def __init__(
         self,
-        transactions: TransactionRunner,
+        transactions: Transactions,
         *,
         limit: int,
         committed: Callable[[Sequence[Item]], None] = lambda _: None,
@@ -187,9 +142,9 @@ class Writer:
 
     @property
     def health(self) -> WriteHealth:
-        """The result of the last transaction and the number of queued items, without the path of the database."""
+        """The result of the last transaction and the number of queued items, without the place of the database."""
         error = self._error
-        reason = "" if error is None else describe_fault(error.__cause__)
+        reason = "" if error is None else self._transactions.describe_fault(error.__cause__)
         return WriteHealth(reason, self._failures, self.waiting)
 
     @property
@@ -197,7 +152,7 @@ class Writer:
         """Whether more items are queued than the limit; may be true a moment too early."""
         return self._queue.qsize() + self._in_hand > self._limit
 
-    async def submit(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    async def submit(self, work: Callable[[Connection], T]) -> T:
         """Run `work` in the next transaction and return its result once it is durable."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         result: T = await self._enqueue(Job(work, future))
@@ -231,7 +186,7 @@ class Writer:
 
     async def _enqueue(self, item: Job | Barrier) -> Any:
         if self._stopping.is_set():
-            _refuse(self._transactions.path, item)
+            _refuse(self._transactions.place, item)
         self._queue.put(item)
         self._urgent.set()
         return await item.future
@@ -252,16 +207,17 @@ class Writer:
 
     def _take(self) -> Generator[Take | Wait, Any, list[Item]]:
         """Return the next batch: events of a failed transaction, else the queue; block while it is empty."""
-        batch = self._held[:BATCH]
-        del self._held[:BATCH]
+        limit = self._transactions.limit
+        batch = self._held[:limit]
+        del self._held[:limit]
         if not batch:
             batch = [(yield Take(self._queue))]
-            if self._queue.qsize() < BATCH:
+            if self._queue.qsize() < limit:
                 yield Wait(self._urgent, LINGER_S)
         self._urgent.clear()
         self._in_hand = len(self._held) + len(batch)
         take = self._queue.get_nowait
-        for _ in range(min(self._queue.qsize(), BATCH - len(batch))):
+        for _ in range(min(self._queue.qsize(), limit - len(batch))):
             self._in_hand += 1
             batch.append(take())
         return batch
@@ -270,7 +226,7 @@ class Writer:
         try:
             results = self._transactions.commit(batch)
         except Exception as exc:  # noqa: BLE001 - after any error the events are retried
-            self._requeue(batch, store_error(exc, self._transactions.path))
+            self._requeue(batch, self._transactions.explain(exc))
             return
         self._error, self._backoff_s = None, FIRST_BACKOFF_S
         self._in_hand = len(self._held)
@@ -297,13 +253,13 @@ class Writer:
 
     def _stop(self) -> None:
         self._stopping.set()
-        self.put = partial(_refuse, self._transactions.path)
+        self.put = partial(_refuse, self._transactions.place)
         self._queue.put(Stop())
         self._urgent.set()
 
 
-def _refuse(path: Path, _: object) -> NoReturn:
-    raise StoreError(f"the store at {str(path)!r} is closed; open it again to continue")
+def _refuse(place: str, _: object) -> NoReturn:
+    raise StoreError(f"the store at {place!r} is closed; open it again to continue")
 
 
 def _copy_error(error: StoreError) -> StoreError:
