@@ -1,5 +1,6 @@
 """Master keys in their places, and new ones that take over while work goes on."""
 
+import base64
 import subprocess
 import sys
 import threading
@@ -170,7 +171,7 @@ def test_a_key_service_is_needed_to_open_the_wrapped_keys(tmp_path: Path, plugin
     [
         ("kms:none", r"no plug-in provides the key service 'none' \(toolpost.key_wrappers: broken, fake\)"),
         ("kms:broken", "is not a key service: it needs wrap"),
-        ("keyring:toolpost", "names no key; use file, file:PATH, keyring:SERVICE/NAME or kms:PLUG-IN"),
+        ("keyring:toolpost", "names no key; use file, file:PATH, env:NAME, keyring:SERVICE/NAME or kms:PLUG-IN"),
         ("vault", "'vault' names no key"),
     ],
 )
@@ -237,3 +238,95 @@ async def test_a_key_that_is_a_link_to_nothing_is_told(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="which does not exist"):
         async with Toolbox(settings=Settings(data_dir=tmp_path)):
             pass
+
+
+def in_base64(*keys: bytes) -> str:
+    return ",".join(base64.b64encode(key).decode() for key in keys)
+
+
+def test_the_keys_of_a_variable_are_read_and_never_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old, new = bytes(range(32)), bytes(range(32, 64))
+    monkeypatch.setenv("TP_KEY", in_base64(old))
+    before = KeyCipher(keys_from("env:TP_KEY", folder=tmp_path)).encrypt(b"before", row=ROW)
+    monkeypatch.setenv("TP_KEY", in_base64(old, new))
+    cipher = KeyCipher(keys_from("env:TP_KEY", folder=tmp_path))
+    cipher.rotate()
+
+    assert cipher.decrypt(before, row=ROW) == b"before"
+    assert not before.startswith(cipher.prefix())
+    with pytest.raises(
+        StoreError, match=r"'TP_KEY', which only you can change; to remove older keys, keep the last one"
+    ):
+        cipher.retire()
+    monkeypatch.setenv("TP_KEY", base64.b64encode(old + new).decode())  # as `base64` prints a key file
+    assert KeyCipher(keys_from("env:TP_KEY", folder=tmp_path)).prefix() == cipher.prefix()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (None, "the encryption key is missing: the environment variable 'TP_KEY' is not set; put the key into it"),
+        ("", "'TP_KEY' is empty"),
+        ("canary-canary", "'TP_KEY' is not a key: it must be 32 bytes in base64"),
+        (base64.b64encode(b"canary").decode(), "'TP_KEY' is not a key"),
+        (f"{base64.b64encode(b'canary-' * 5).decode()}", "'TP_KEY' is not a key"),
+    ],
+)
+def test_a_variable_without_a_key_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str | None, said: str
+) -> None:
+    monkeypatch.delenv("TP_KEY", raising=False)
+    if value is not None:
+        monkeypatch.setenv("TP_KEY", value)
+
+    with pytest.raises((ConfigError, StoreError), match=said) as caught:
+        keys_from("env:TP_KEY", folder=tmp_path).newest()
+    assert not value or value not in str(caught.value)
+
+
+@pytest.mark.parametrize("lost", ["deleted", "another", "elsewhere"])
+async def test_a_database_does_not_open_without_its_key_and_no_other_is_made(tmp_path: Path, lost: str) -> None:
+    key = tmp_path / "key"
+    async with Toolbox(settings=Settings(data_dir=tmp_path)):
+        pass
+    right = key.read_bytes()
+    if lost == "another":
+        key.write_bytes(bytes(32))
+    else:
+        key.unlink()
+    place = f"file:{tmp_path / 'other'}" if lost == "elsewhere" else "file"
+    settings = Settings.model_validate({"data_dir": str(tmp_path), "accounts": {"key": place}})
+    before = sorted(path.name for path in tmp_path.glob("[!t]*"))  # SQLite makes and removes files beside its own
+
+    with pytest.raises(StoreError, match=r"encrypted with another key than that of .*Restore that key") as caught:
+        async with Toolbox(settings=settings):
+            pass
+    assert ("which does not exist" in str(caught.value)) == (lost != "another")
+    assert sorted(path.name for path in tmp_path.glob("[!t]*")) == before
+
+    key.write_bytes(right)
+    key.chmod(0o600)
+    async with Toolbox(settings=Settings(data_dir=tmp_path)):
+        pass
+
+
+async def test_the_newest_key_alone_does_not_open_a_log_of_the_older_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A key was added to the variable and the older one removed before `toolpost keys rotate`."""
+    old, new = bytes(range(32)), bytes(range(32, 64))
+    settings = Settings.model_validate({"data_dir": str(tmp_path), "accounts": {"key": "env:TP_KEY"}})
+
+    async def open_with(*keys: bytes, rotate: bool = False) -> None:
+        monkeypatch.setenv("TP_KEY", in_base64(*keys))
+        async with Toolbox(settings=settings) as box:
+            if rotate:
+                assert (await box.store.rotate_key())["ledger"] == 1
+
+    await open_with(old)
+    await open_with(old, new)
+    with pytest.raises(StoreError, match=r"encrypted with another key than that of env:TP_KEY\. Restore that key"):
+        await open_with(new)
+    await open_with(old, new, rotate=True)
+    await open_with(new)

@@ -140,3 +140,19 @@ def test_no_configuration_at_all_holds(toolpost: Run, home: Path) -> None:
     done = toolpost("config", "check", "--connect", "--json")
 
     assert (done.code, done.json["path"], done.json["policy"]) == (0, None, "standard")
+
+
+@pytest.mark.parametrize(("value", "state"), [(None, "broken"), ("AAAA", "broken"), (f"{'A' * 43}=", "ok")])
+def test_a_key_in_another_place_than_the_folder_is_looked_at(
+    toolpost: Run, home: Path, monkeypatch: pytest.MonkeyPatch, value: str | None, state: str
+) -> None:
+    (home / ".toolpost").mkdir(mode=0o700)
+    (home / "toolpost.yaml").write_text("accounts: {key: env:TP_KEY}\n")
+    monkeypatch.delenv("TP_KEY", raising=False)
+    if value is not None:
+        monkeypatch.setenv("TP_KEY", value)
+
+    found = checks(toolpost("doctor", "--json"))["key"]
+
+    assert found["state"] == state
+    assert "TP_KEY" in found["detail"]

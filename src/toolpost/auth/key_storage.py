@@ -1,12 +1,12 @@
-"""Storage of master keys: a private file, the system keyring, or a file wrapped by a key service."""
+"""Storage of master keys: a private file, a variable, the system keyring, or a file wrapped by a key service."""
 
 from __future__ import annotations
 
 import base64
-import binascii
 import json
+import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -47,6 +47,11 @@ class KeyStorage(Protocol):
         """The folder that is locked while keys change."""
         ...
 
+    @property
+    def is_writable(self) -> bool:
+        """Whether this program stores new keys; otherwise the operator does."""
+        ...
+
     def stamp(self) -> object:
         """Return a cheap value that changes with the keys, or None if it is unknown."""
         ...
@@ -62,6 +67,8 @@ class KeyStorage(Protocol):
 
 class FileKeys:
     """Keys in a file that only its owner can read: 32 bytes each, concatenated."""
+
+    is_writable = True
 
     def __init__(self, path: Path) -> None:
         self.name = str(path)
@@ -85,6 +92,8 @@ class FileKeys:
 
 class WrappedKeys:
     """Keys in a file, wrapped by a key service: without the service the file is useless."""
+
+    is_writable = True
 
     def __init__(self, path: Path, wrapper: KeyWrapper) -> None:
         self.name = str(path)
@@ -123,6 +132,8 @@ class WrappedKeys:
 class KeyringKeys:
     """Keys in the keyring of the operating system, as one password."""
 
+    is_writable = True
+
     def __init__(self, service: str, name: str, *, folder: Path) -> None:
         self.name = f"keyring:{service}/{name}"
         self.folder = folder
@@ -137,12 +148,9 @@ class KeyringKeys:
         if text is None:
             return []
         try:
-            raw = base64.b64decode(text, validate=True)
-        except binascii.Error:
-            raw = b""
-        if not raw or len(raw) % KEY_BYTES:
-            raise StoreError(f"the key {self.name} is damaged; restore it from a backup")
-        return _cut(raw)
+            return _cut(_decode(text))
+        except ValueError:
+            raise StoreError(f"the key {self.name} is damaged; restore it from a backup") from None
 
     def write(self, keys: Sequence[bytes], *, first: bool = False) -> None:
         try:
@@ -154,6 +162,51 @@ class KeyringKeys:
             keyring.set_password(self._service, self._name, base64.b64encode(b"".join(keys)).decode())
         except keyring.errors.KeyringError as error:
             raise StoreError(f"the key {self.name} cannot be stored: {type(error).__name__}", cause=error) from error
+
+
+class VariableKeys:
+    """Keys in an environment variable that the operator sets: in base64, several separated by commas."""
+
+    is_writable = False
+
+    def __init__(self, name: str, *, folder: Path, environ: Mapping[str, str] | None = None) -> None:
+        self.name = f"env:{name}"
+        self.folder = folder
+        self._variable = name
+        self._environ = os.environ if environ is None else environ
+
+    def stamp(self) -> object:
+        return None
+
+    def read(self) -> list[bytes]:
+        text = self._environ.get(self._variable)
+        if not text:
+            fault = "is not set" if text is None else "is empty"
+            message = f"the encryption key is missing: the environment variable {self._variable!r} {fault}"
+            raise ConfigError(
+                f"{message}; put the key into it, or for a new database that of `openssl rand -base64 32`",
+                code="secret_missing",
+            )
+        try:
+            raw = b"".join(_decode(part) for part in text.split(","))
+        except ValueError:
+            message = f"the environment variable {self._variable!r} is not a key: it must be 32 bytes in base64"
+            raise StoreError(f"{message}, or several such keys, oldest first, separated by commas") from None
+        return _cut(raw)
+
+    def write(self, keys: Sequence[bytes], *, first: bool = False) -> None:
+        raise StoreError(
+            f"the keys are in the environment variable {self._variable!r}, which only you can change; "
+            "to remove older keys, keep the last one of its list, and restart every process"
+        )
+
+
+def _decode(text: str) -> bytes:
+    """Decode keys in base64; ValueError if they are not whole keys."""
+    raw = base64.b64decode(text.strip(), validate=True)
+    if not raw or len(raw) % KEY_BYTES:
+        raise ValueError("not a key")
+    return raw
 
 
 def _cut(raw: bytes) -> list[bytes]:
@@ -175,12 +228,14 @@ def key_storage(reference: str, *, folder: Path) -> KeyStorage:
     match kind:
         case "file":
             return FileKeys(Path(rest).expanduser() if rest else folder / KEY_FILE)
+        case "env" if rest:
+            return VariableKeys(rest, folder=folder)
         case "keyring" if service and name:
             return KeyringKeys(service, name, folder=folder)
         case "kms" if rest:
             return WrappedKeys(folder / WRAPPED_FILE, key_wrapper(rest))
         case _:
-            message = f"{reference!r} names no key; use file, file:PATH, keyring:SERVICE/NAME or kms:PLUG-IN"
+            message = f"{reference!r} names no key; use file, file:PATH, env:NAME, keyring:SERVICE/NAME or kms:PLUG-IN"
             raise ConfigError(message, code="key_unknown")
 
 

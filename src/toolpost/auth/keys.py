@@ -7,7 +7,7 @@ import secrets
 import threading
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, overload
 
 from toolpost.auth.key_storage import KEY_BYTES, FileKeys, KeyStorage, key_storage
 from toolpost.contracts.errors import StoreError
@@ -57,18 +57,30 @@ class MasterKeys:
         return key_set.newest
 
     def find(self, id: bytes) -> MasterKey | None:
-        """Return a key by its ID; reload the keys if it is unknown, because another process may have created it."""
+        """Return a key by its ID; reload the keys if it is unknown, because another process may have created it.
+
+        A missing first key is not created: it could not decrypt anything.
+        """
         key_set = self._known
         if key_set is None or id not in key_set.keys:
-            key_set = self._load()
-        return key_set.keys.get(id)
+            key_set = self._load(create=False)
+        return None if key_set is None else key_set.keys.get(id)
 
     def all(self) -> list[MasterKey]:
         """Return every key, the oldest first."""
         return list((self._known or self._load()).keys.values())
 
+    def is_missing(self) -> bool:
+        """Return whether there is no key yet."""
+        return self._known is None and not self._place.read()
+
     def rotate(self) -> str:
-        """Create a key that encrypts from now on and return its ID; the older keys still decrypt."""
+        """Create a key that encrypts from now on and return its ID; the older keys still decrypt.
+
+        Keys that only the operator can change are read instead: the newest of them encrypts.
+        """
+        if not self._place.is_writable:
+            return self.newest().id.hex()
         with folder_lock(self._place.folder):
             self._place.write([*self._first_or_read(), secrets.token_bytes(KEY_BYTES)])
         return self._load().newest.id.hex()
@@ -82,14 +94,20 @@ class MasterKeys:
         self._load()
         return [key_id(key).hex() for key in older]
 
-    def _load(self) -> _Known:
+    @overload
+    def _load(self) -> _Known: ...
+
+    @overload
+    def _load(self, *, create: Literal[False]) -> _Known | None: ...
+
+    def _load(self, *, create: bool = True) -> _Known | None:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - loaded when first needed
 
         with self._lock:
             stamp = self._place.stamp()
             raw = self._place.read()
-            if not raw and self._known is not None:  # deleted while in use: a new key could not decrypt anything
-                return self._known
+            if not raw and (self._known is not None or not create):
+                return self._known  # deleted while in use: a new key could not decrypt anything
             if not raw:
                 with folder_lock(self._place.folder):
                     raw = self._first_or_read()
@@ -113,7 +131,7 @@ def key_id(key: bytes) -> bytes:
 
 
 def keys_from(reference: str, *, folder: Path) -> MasterKeys:
-    """Return the keys of a reference: `file`, `file:PATH`, `keyring:SERVICE/NAME` or `kms:PLUG-IN`."""
+    """Return the keys of a reference: `file`, `file:PATH`, `env:NAME`, `keyring:SERVICE/NAME` or `kms:PLUG-IN`."""
     return MasterKeys(key_storage(reference, folder=folder))
 
 
@@ -122,6 +140,10 @@ class KeyCipher:
 
     def __init__(self, keys: MasterKeys) -> None:
         self.keys = keys
+
+    def describe_key(self) -> str:
+        name = self.keys.name
+        return f"that of {name}, which does not exist" if self.keys.is_missing() else f"that of {name}"
 
     def prefix(self) -> bytes:
         """Return the header of data encrypted now; data with another header was encrypted with an older key."""

@@ -40,14 +40,15 @@ def open_console(
         from toolpost.configuration.loading import load_settings
         from toolpost.gateway.caller_keys import local_token
 
-        folder = load_settings(common.config).settings.data_dir
+        settings = load_settings(common.config).settings
+        folder = settings.data_dir
         if folder is None:
             raise ConfigError("data_dir: null keeps no token for callers; give the gateway a data folder")
         may_print = output.is_terminal and not output.as_json
         if no_browser and not may_print:
             raise ToolError("the link signs in, so it is printed to a terminal only", code="not_a_terminal")
         address = f"http://127.0.0.1:{port}"
-        link = sign_in_link(address, await request_ticket(address, local_token(folder)))
+        link = sign_in_link(address, await request_ticket(address, local_token(folder, settings.server.token)))
         if no_browser:
             output.text(link)
         elif await asyncio.to_thread(webbrowser.open, write_link(folder, link).as_uri()):

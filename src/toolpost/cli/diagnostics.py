@@ -247,7 +247,7 @@ def check_machine() -> Iterator[Check]:
 
 
 def check_data_folder(settings: Settings) -> Iterator[Check]:
-    """Check permissions, free space, database and key file of the data folder."""
+    """Check permissions, free space, database and encryption key of the data folder."""
     folder = settings.data_dir
     if folder is None:
         yield Check("data folder", "note", "none: all data is in memory and lost at exit")
@@ -258,7 +258,7 @@ def check_data_folder(settings: Settings) -> Iterator[Check]:
     yield _writable(folder)
     yield _space(folder)
     yield from _database(settings)
-    yield from _keys(folder)
+    yield from _keys(settings, folder)
 
 
 def _at_least(name: str, version: tuple[int, ...], oldest: tuple[int, ...]) -> Check:
@@ -355,9 +355,12 @@ def _database(settings: Settings) -> Iterator[Check]:
         yield Check("database", "broken", str(error))
 
 
-def _keys(folder: Path) -> Iterator[Check]:
+def _keys(settings: Settings, folder: Path) -> Iterator[Check]:
     from toolpost.auth.key_storage import KEY_FILE
 
+    if settings.accounts.key != "file":
+        yield _key_elsewhere(settings.accounts.key, folder)
+        return
     key = folder / KEY_FILE
     if not key.exists():
         yield Check("key file", "ok", "not created yet")
@@ -365,6 +368,16 @@ def _keys(folder: Path) -> Iterator[Check]:
         yield Check("key file", "broken", f"{key} has mode {_mode(key):04o}; other users can read it: chmod 600 {key}")
     else:
         yield Check("key file", "ok", f"{key} (mode {_mode(key):04o})")
+
+
+def _key_elsewhere(reference: str, folder: Path) -> Check:
+    from toolpost.auth.keys import keys_from
+
+    try:
+        is_missing = keys_from(reference, folder=folder).is_missing()
+    except ToolError as error:
+        return Check("key", "broken", str(error))
+    return Check("key", "ok", f"{reference}{': not created yet' if is_missing else ''}")
 
 
 def _mode(path: Path) -> int:

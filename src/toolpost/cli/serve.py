@@ -181,6 +181,12 @@ def _data_folder(loaded: LoadedSettings) -> Path:
     return folder
 
 
+def _operator_token(loaded: LoadedSettings) -> str:
+    from toolpost.gateway.caller_keys import local_token
+
+    return local_token(_data_folder(loaded), loaded.settings.server.token)
+
+
 async def _serve_http(options: UpOptions, worker: WorkerStart | None, output: Output) -> int:
     if find_spec("mcp") is None:  # the first request that needs it would be too late to learn of this
         raise ModuleNotFoundError("No module named 'mcp'", name="mcp")
@@ -203,11 +209,9 @@ async def _serve_http(options: UpOptions, worker: WorkerStart | None, output: Ou
 
 async def _serve_at(listening: ListeningSocket, options: UpOptions, loaded: LoadedSettings, output: Output) -> int:
     """Serve on a socket of this process, in it or in workers."""
-    from toolpost.gateway.caller_keys import local_token
-
     if options.workers == 1:
         return await _serve_on([listening], options, None, output)
-    local_token(_data_folder(loaded))  # before several processes could make one
+    _operator_token(loaded)  # before several processes could make one
     for line in _limits_of_workers(loaded.settings, options.workers):
         output.note(line)
     limit_s = loaded.settings.server.shutdown_limit_s if options.limit_s is None else options.limit_s
@@ -475,13 +479,16 @@ class UpOptions(NamedTuple):
 
     def announce(self, listening: ListeningSocket, loaded: LoadedSettings, output: Output) -> None:
         """Write the addresses that are served."""
-        address, token = self.address(listening), str(_data_folder(loaded) / "token")
+        address, reference = self.address(listening), loaded.settings.server.token
+        file = str(_data_folder(loaded) / "token") if reference is None else None
         if output.as_json:
-            output.line({"mcp": f"{address}/mcp", "rest": f"{address}/api/v1", "token_file": token})
+            output.line({"mcp": f"{address}/mcp", "rest": f"{address}/api/v1", "token_file": file})
             return
         public = (loaded.settings.server.public_url or address).rstrip("/")
         behind = "" if public == address else f"; it listens at {address}"
-        output.note(f"MCP at {public}/mcp, REST at {public}/api/v1{behind}; the operator's token is in {token}")
+        output.note(
+            f"MCP at {public}/mcp, REST at {public}/api/v1{behind}; the operator's token is in {file or reference}"
+        )
 
     def worker_arguments(self, worker: str) -> list[str]:
         """Return the command line of one of its workers."""
@@ -529,7 +536,6 @@ async def run_workers(
     """Keep the workers alive until this is cancelled; ready once all of them are."""
     import tempfile
 
-    from toolpost.gateway.caller_keys import local_token
     from toolpost.gateway.siblings import WorkerPlace
     from toolpost.processes.worker_pool import WorkerPool
     from toolpost.wire.http_server import notify_service_manager
@@ -563,7 +569,7 @@ async def run_workers(
             options.announce(listening, loaded, output)
             if output.is_terminal and not output.as_json:
                 address = options.local_address(listening)
-                ticket = await request_ticket(address, local_token(_data_folder(loaded)))
+                ticket = await request_ticket(address, _operator_token(loaded))
                 output.text(f"Console: {sign_in_link(address, ticket)}")
             notify_service_manager("READY=1")
 

@@ -335,7 +335,10 @@ class AccountSettings(ConfigModel):
     redirect_uri: str | None = Field(default=None, pattern=r"^https?://[^\s#]+$")
     document_url: str | None = Field(default=None, pattern=r"^https://[^\s#]+$")
     sign_in_ttl: Seconds = 600.0
-    key: str = Field(default="file", description="The encryption key: file, keyring:SERVICE/NAME or kms:NAME")
+    key: str = Field(
+        default="file",
+        description="Where the encryption key is: file, file:PATH, env:NAME, keyring:SERVICE/NAME or kms:NAME",
+    )
 
 
 class LimitSettings(ConfigModel):
@@ -424,6 +427,12 @@ class ServerSettings(ConfigModel):
     trusted_proxies: list[str] = Field(
         default_factory=list[str],
         description="Addresses or networks of reverse proxies that set X-Forwarded-For; of other senders it is ignored",
+    )
+    token: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Where the operator's token is: env:NAME, file:PATH or keyring:SERVICE/NAME; null: the file "
+        "`token` of the data folder, created at the first start",
     )
     oidc: OidcSettings | None = None
     console: ConsoleSettings = Field(default_factory=ConsoleSettings.defaults)
@@ -688,6 +697,18 @@ class Settings(ConfigModel):
             both = f"tools.maxConcurrent is {tools.max_concurrent} and agent.maxConcurrentTools is {other}"
             raise ValueError(f"{both}; they are one limit, so give one of them")
         return tools.model_copy(update={"max_concurrent": other})
+
+    @model_validator(mode="after")
+    def _secrets_stay(self) -> Self:
+        for name in self.secret_variables():
+            if name in self.tools.env:
+                raise ValueError(f"tools.env names {name}, a secret of the deployment that no tool may read; remove it")
+        return self
+
+    def secret_variables(self) -> list[str]:
+        """Return the names of the variables that contain the encryption key or the operator's token."""
+        references = (self.accounts.key, self.server.token or "")
+        return [name for kind, _, name in (one.partition(":") for one in references) if kind == "env" and name]
 
     @model_validator(mode="after")
     def _names_differ(self) -> Self:

@@ -757,6 +757,10 @@ class TokenStore(Protocol):
 class Cipher(Protocol):
     """Encryption of bytes, bound to a key and to a row."""
 
+    def describe_key(self) -> str:
+        """Return the place of the key, for messages: "that of PLACE"."""
+        ...
+
     def prefix(self) -> bytes:
         """Return the prefix of everything encrypted with the newest key."""
         ...

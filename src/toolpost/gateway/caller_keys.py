@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import secrets
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from toolpost.auth.secret import secret_from
 from toolpost.contracts.callers import KEY_ID, KEY_PREFIX, CallerKey, CallerScope, check_key_scopes
+from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.events import EventCode
 from toolpost.contracts.ids import secure_ids
 from toolpost.contracts.principal import Principal
@@ -19,6 +22,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from toolpost.toolbox.box import Toolbox
+
+_SHORTEST_TOKEN = 32
+_TOKEN = re.compile(rf"[A-Za-z0-9._~+/=-]{{{_SHORTEST_TOKEN},}}")  # what a bearer may contain (RFC 6750)
 
 
 def new_caller_key(
@@ -88,11 +94,27 @@ async def revoke_caller_key(box: Toolbox, key_id: str, *, by: str) -> bool:
     return True
 
 
-def local_token(folder: Path) -> str:
-    """Return the operator's token of a data folder, readable only by its owner; create it if missing."""
+def local_token(folder: Path, reference: str | None = None) -> str:
+    """Return the operator's token: that of the `reference`, or of the data folder, where it is created if missing."""
+    if reference is not None:
+        return _token_from(reference)
     path = folder / "token"
     with suppress(FileNotFoundError):
         return path.read_text(encoding="ascii").strip()
     refuse_dangling(path)
     write_private(path, secrets.token_urlsafe(32).encode(), first=True)
     return path.read_text(encoding="ascii").strip()
+
+
+def _token_from(reference: str) -> str:
+    try:
+        token = secret_from(reference).reveal()
+    except ConfigError as error:
+        raise ConfigError(f"server.token: {error.message}", code=error.error_code, cause=error) from None
+    if not _TOKEN.fullmatch(token):
+        raise ConfigError(
+            f"server.token: the token of {reference} must be {_SHORTEST_TOKEN} or more letters, digits and -._~+/=; "
+            "`openssl rand -base64 32` prints one",
+            code="secret_unreadable",
+        )
+    return token

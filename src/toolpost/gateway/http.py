@@ -139,8 +139,8 @@ async def open_callers(
 ) -> AsyncGenerator[Callers]:
     """Open the authentication of callers; raise ConfigError if `host` is public and no caller could authenticate.
 
-    Requests with the token of the data `folder` run as `operator`. `host` is the address of the socket. `gateway` is
-    the name of this run of the gateway, which its workers share.
+    Requests with the token of `server.token`, or of the data `folder`, run as `operator`. `host` is the address of the
+    socket. `gateway` is the name of this run of the gateway, which its workers share.
     """
     settings, keys = box.settings, box.store.caller_keys
     oidc = settings.server.oidc
@@ -160,4 +160,5 @@ async def open_callers(
         who = Principal.parse(operator)
         run = secrets.token_hex(16) if gateway is None else gateway
         sessions = Sessions(box.store.sessions, keys, box.router.emitter, gateway=run)
-        yield Callers(operator=who, token=local_token(folder), keys=keys, sessions=sessions, oidc=oidc, tokens=tokens)
+        token = local_token(folder, settings.server.token)
+        yield Callers(operator=who, token=token, keys=keys, sessions=sessions, oidc=oidc, tokens=tokens)

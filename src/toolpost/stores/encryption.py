@@ -125,6 +125,9 @@ class CacheFolder:
 class NoCipher:
     """A cipher without a key, for values that never leave the process."""
 
+    def describe_key(self) -> str:
+        return "no key"
+
     def prefix(self) -> bytes:
         return b""
 

@@ -27,8 +27,12 @@ LOCAL_DATA = (
     LocalData("definitions", "definitions of tools as they were first seen", "share them with `toolpost.lock`"),
     LocalData("documents", "API documents of sources", _CACHE),
     LocalData("listings", "tool listings of MCP servers", _CACHE),
-    LocalData("token", "token of the operator on this machine", "create a caller key for other machines"),
-    LocalData("key", "encryption key", "copy it to every machine that opens the database, or use a keyring"),
+    LocalData(
+        "token",
+        "token of the operator on this machine",
+        "create a caller key for other machines, or set `server.token`",
+    ),
+    LocalData("key", "encryption key", "give it to every machine that opens the database, with `accounts.key`"),
     LocalData("temporary folder", "sockets of a gateway's workers, and their request rates", "rates apply per machine"),
     LocalData("memory of workers", "sources that were added by REST", "add them to the configuration"),
 )

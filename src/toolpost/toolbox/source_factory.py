@@ -25,6 +25,7 @@ from toolpost.auth.credentials import (
 )
 from toolpost.auth.env_files import read_env_file
 from toolpost.catalog.seen_definitions import SeenDefinitions
+from toolpost.configuration.deployment_secrets import check_source
 from toolpost.configuration.literal_secrets import MIN_SECRET
 from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.events import EventCode
@@ -52,7 +53,7 @@ class SourceFactory:
 
     `resolve` substitutes `${VAR}` in configurations, which loading a file has already done. `account_credentials` makes
     the provider of users' own credentials for a source. Tools that differ from `pinning` are blocked or reported.
-    `secrets` are those of the whole configuration.
+    `secrets` are those of the whole configuration; a source with one of `withheld` is refused.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class SourceFactory:
         account_credentials: ProviderFactory | None = None,
         pinning: Pinning | None = None,
         secrets: frozenset[str] = frozenset(),
+        withheld: frozenset[str] = frozenset(),
     ) -> None:
         self.redactor = redactor or Redactor()
         self.emit = emit
@@ -75,6 +77,7 @@ class SourceFactory:
         self._account_credentials = account_credentials
         self._pinning = pinning or Pinning()
         self._secrets = secrets
+        self._withheld = withheld
 
     def add_secrets(self, secrets: frozenset[str]) -> None:
         """Redact the secrets of other settings, too."""
@@ -98,6 +101,7 @@ class SourceFactory:
         filled_config = managed.config if managed.from_data else with_token_variable(managed.config)
         resolve = not managed.from_data and (self._resolve or not managed.declared)
         config = self._with_env_file(with_environment(filled_config) if resolve else filled_config)
+        check_source(config, self._withheld)
         managed.config = managed.tools.config = config
         filled_in = substituted(filled_config, config, os.environ)
         self.redactor.learn(secrets_of(config) | filled_in)

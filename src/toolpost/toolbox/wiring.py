@@ -15,6 +15,7 @@ from toolpost.builtin.specs import COLLECTIONS
 from toolpost.catalog.lock import Lock
 from toolpost.catalog.seen_definitions import SeenDefinitions
 from toolpost.configuration.defaults import TENANTS_FOLDER
+from toolpost.configuration.deployment_secrets import deployment_secrets
 from toolpost.configuration.lint import lint_settings
 from toolpost.configuration.literal_secrets import literal_secrets
 from toolpost.configuration.protected_files import ProtectedFiles
@@ -118,7 +119,8 @@ async def open_parts(inputs: ToolboxInputs, closing: AsyncExitStack) -> ToolboxP
     plugins = load_plugins()
     network = network_policy(settings)
     authorizer = Authorizer(inputs.credentials)
-    secrets = inputs.secrets.union(literal_secrets(settings))
+    withheld = deployment_secrets(settings)
+    secrets = inputs.secrets.union(literal_secrets(settings), withheld)
     redactor = Redactor(secrets)
     protected = ProtectedFiles(settings, config=inputs.config, tools=own_tools)
     index = SourceIndex(redactor)
@@ -179,6 +181,7 @@ async def open_parts(inputs: ToolboxInputs, closing: AsyncExitStack) -> ToolboxP
         account_credentials=accounts.credentials_for,
         pinning=_pinning(settings, router),
         secrets=secrets,
+        withheld=withheld,
     )
     sources = SourceManager(
         registry,

@@ -102,14 +102,23 @@ class KeyRotation:
 
 
 def check_key(db: sqlite3.Connection, cipher: Cipher, path: Path) -> None:
-    """Raise StoreError if none of the newest values was encrypted with an available key.
+    """Raise StoreError if the key of the log, or all of the newest values, were encrypted with a key that is missing.
 
-    A single damaged row is not an error.
+    A damaged value of another table is not an error. A database without values has any key.
     """
-    prefixes = {bytes(prefix) for table, column in _CHECKED for prefix in _newest_prefixes(db, table, column)}
-    if prefixes and not any(map(cipher.knows, prefixes)):
-        msg = f"the data at {str(path)!r} cannot be decrypted: it was encrypted with another key"
-        raise StoreError(f"{msg}; restore that key, or start with an empty folder")
+    found = {table: _newest_prefixes(db, table, column) for table, column in _CHECKED}
+    log_keys, values = found["ledger"], {prefix for prefixes in found.values() for prefix in prefixes}
+    if values and not any(map(cipher.knows, log_keys or values)):
+        raise wrong_key(f"the data at {str(path)!r}", cipher)
+
+
+def wrong_key(what: str, cipher: Cipher) -> StoreError:
+    """Return the error for data whose key is missing."""
+    return StoreError(
+        f"{what} cannot be decrypted: it was encrypted with another key than {cipher.describe_key()}. "
+        "Restore that key, name its place in `accounts.key`, or start with an empty database",
+        code="wrong_key",
+    )
 
 
 def _newest_prefixes(db: sqlite3.Connection, table: str, column: str) -> list[bytes]:
