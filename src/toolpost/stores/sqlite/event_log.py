@@ -24,12 +24,12 @@ from toolpost.contracts.events import (
 )
 from toolpost.contracts.storage import WriteHealth
 from toolpost.stores.chain import CHANGED_RECORD, LogKey, Segment
+from toolpost.stores.pending_rows import STATUS_COLUMNS, status_mac
 from toolpost.stores.run_details import describe_run, read_facts
 from toolpost.stores.run_heads import ASKED, FINISHED, RunHead, find_open_calls, find_second_answers, join_codes
 from toolpost.stores.sqlite.changes import EVENTS, run_topic
 from toolpost.stores.sqlite.context import SQLiteContext
 from toolpost.stores.sqlite.event_appender import HEAD_COLUMNS, Ledger
-from toolpost.stores.sqlite.pending import STATUS_COLUMNS, status_mac
 from toolpost.stores.sqlite.row_authentication import find_changed_rows
 
 _now = time.time

@@ -10,25 +10,12 @@ from pathlib import Path
 
 from toolpost.contracts.errors import StoreError
 from toolpost.contracts.storage import Cipher
+from toolpost.stores.encrypted_columns import CHECKED, ENCRYPTED, KEY_PREFIX, EncryptedColumn, check_prefixes
 from toolpost.stores.sqlite.artifacts import ContentFiles
 from toolpost.stores.sqlite.context import SQLiteContext
-from toolpost.stores.sqlite.row_authentication import CALL_RECORDS, EncryptedColumn
 
-_PREFIX = 16  # bytes of an encrypted value that identify its key
-_CHECKED = (("pending", "action"), ("journal", "call"), ("tokens", "body"), ("state", "body"), ("ledger", "key"))
 # Few enough that other writes do not wait long for one step.
 ROWS_A_STEP = 200
-_PENDING = ("tenant", "user", "id")
-_TOKENS = ("tenant", "user", "issuer", "resource", "client", "version")
-_ENCRYPTED = (
-    *CALL_RECORDS,
-    EncryptedColumn("pending", "action", _PENDING, ("action",)),
-    EncryptedColumn("pending", "answer", _PENDING, ("answer",)),
-    EncryptedColumn("pending", "outcome", _PENDING, ("outcome",)),
-    EncryptedColumn("tokens", "body", _TOKENS, ("body",)),
-    EncryptedColumn("ledger", "key", ("id",), ("key",)),
-    EncryptedColumn("state", "body", ("kind", "key", "item"), ()),
-)
 
 
 class KeyRotation:
@@ -51,8 +38,8 @@ class KeyRotation:
     async def reencrypt(self) -> dict[str, int]:
         """Re-encrypt values of older keys; return counts by table, and of undecryptable ones (`unreadable`)."""
         await self._shared.writer.flush()
-        counts = Counter({"unreadable": 0, **{encrypted.table: 0 for encrypted in _ENCRYPTED}})
-        for encrypted in _ENCRYPTED:
+        counts = Counter({"unreadable": 0, **{encrypted.table: 0 for encrypted in ENCRYPTED}})
+        for encrypted in ENCRYPTED:
             after = -(2**63)
             while rowids := await self._shared.reader.query(partial(self._older, encrypted=encrypted, after=after)):
                 counts.update(await self._shared.writer.submit(partial(self._step, encrypted=encrypted, rowids=rowids)))
@@ -82,7 +69,7 @@ class KeyRotation:
 
     def _step(self, db: sqlite3.Connection, *, encrypted: EncryptedColumn, rowids: list[int]) -> dict[str, int]:
         table, column = encrypted.table, encrypted.column
-        read = f"SELECT {column}, {', '.join(encrypted.named_by)} FROM {table} WHERE rowid = ?"  # noqa: S608
+        read = f"SELECT {column}, {encrypted.names} FROM {table} WHERE rowid = ?"  # noqa: S608
         write = f"UPDATE {table} SET {column} = ? WHERE rowid = ?"  # noqa: S608
         done = 0
         unreadable = 0
@@ -102,25 +89,11 @@ class KeyRotation:
 
 
 def check_key(db: sqlite3.Connection, cipher: Cipher, path: Path) -> None:
-    """Raise StoreError if the key of the log, or all of the newest values, were encrypted with a key that is missing.
-
-    A damaged value of another table is not an error. A database without values has any key.
-    """
-    found = {table: _newest_prefixes(db, table, column) for table, column in _CHECKED}
-    log_keys, values = found["ledger"], {prefix for prefixes in found.values() for prefix in prefixes}
-    if values and not any(map(cipher.knows, log_keys or values)):
-        raise wrong_key(f"the data at {str(path)!r}", cipher)
-
-
-def wrong_key(what: str, cipher: Cipher) -> StoreError:
-    """Return the error for data whose key is missing."""
-    return StoreError(
-        f"{what} cannot be decrypted: it was encrypted with another key than {cipher.describe_key()}. "
-        "Restore that key, name its place in `accounts.key`, or start with an empty database",
-        code="wrong_key",
-    )
+    """Raise StoreError if the key of the values is missing."""
+    found = {table: _newest_prefixes(db, table, column) for table, column in CHECKED}
+    check_prefixes(found, cipher, f"the data at {str(path)!r}")
 
 
 def _newest_prefixes(db: sqlite3.Connection, table: str, column: str) -> list[bytes]:
-    sql = f"SELECT substr(CAST({column} AS BLOB), 1, {_PREFIX}) FROM {table} ORDER BY rowid DESC LIMIT 50"  # noqa: S608 - constants
+    sql = f"SELECT substr(CAST({column} AS BLOB), 1, {KEY_PREFIX}) FROM {table} ORDER BY rowid DESC LIMIT 50"  # noqa: S608 - constants
     return [prefix for (prefix,) in db.execute(sql) if prefix]  # a new ledger has no key yet

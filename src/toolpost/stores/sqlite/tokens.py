@@ -8,21 +8,20 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from toolpost.contracts.storage import TokenKey, TokenRow, TokenStatus
-from toolpost.stores.encryption import ROW_FAULTS, skip_damaged
 from toolpost.stores.records import next_version
 from toolpost.stores.sqlite.context import SQLiteContext
+from toolpost.stores.token_rows import COLUMNS, encrypt_token, read_or_doubt, read_token
 
 Rows: TypeAlias = list[TokenRow]  # The store's own `list` hides the builtin one.
 
-_COLUMNS = "tenant, user, issuer, resource, client, version, status, changed_at, body, holder, until"
 _THIS = "tenant = ? AND user = ? AND issuer = ? AND resource = ? AND client = ?"
-_GET = f"SELECT {_COLUMNS} FROM tokens WHERE {_THIS}"  # noqa: S608 - constants, here and below
+_GET = f"SELECT {COLUMNS} FROM tokens WHERE {_THIS}"  # noqa: S608 - constants, here and below
 _LIST = f"""
-SELECT {_COLUMNS} FROM tokens WHERE (:tenant IS NULL OR tenant = :tenant) AND (:user IS NULL OR user = :user)
+SELECT {COLUMNS} FROM tokens WHERE (:tenant IS NULL OR tenant = :tenant) AND (:user IS NULL OR user = :user)
 ORDER BY tenant, user, issuer, resource, client
 """  # noqa: S608
 _VERSION = f"SELECT version FROM tokens WHERE {_THIS}"  # noqa: S608
-_WRITE = f"INSERT OR REPLACE INTO tokens ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, '', 0)"  # noqa: S608
+_WRITE = f"INSERT OR REPLACE INTO tokens ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, '', 0)"  # noqa: S608
 _STAND = f"SELECT version, status, holder, owner, until FROM tokens WHERE {_THIS}"  # noqa: S608
 _LEASE = f"UPDATE tokens SET holder = ?, owner = ?, until = ? WHERE {_THIS}"  # noqa: S608
 _DOUBT = f"UPDATE tokens SET status = 'doubtful' WHERE {_THIS}"  # noqa: S608
@@ -42,7 +41,7 @@ class SQLiteTokenRows:
     async def list(self, *, tenant: str | None = None, user: str | None = None) -> Rows:
         values = {"tenant": tenant, "user": user}
         return await self._shared.reader.query(
-            lambda db: [self._row_or_doubt(row) for row in db.execute(_LIST, values)]
+            lambda db: [read_or_doubt(self._shared.cipher, row) for row in db.execute(_LIST, values)]
         )
 
     async def put(self, key: TokenKey, body: Mapping[str, Any]) -> TokenRow:
@@ -104,36 +103,10 @@ class SQLiteTokenRows:
         now = self._shared.clock()
         row = db.execute(_VERSION, key).fetchone()
         version = next_version(now, row[0] if row else 0)
-        encrypted = self._shared.cipher.encrypt(dict(body), *_row_name(key, version))
+        encrypted = encrypt_token(self._shared.cipher, key, version, body)
         db.execute(_WRITE, (*key, version, status, now, encrypted))
         return TokenRow(key=key, version=version, status=status, body=dict(body), changed_at=now)
 
     def _find(self, db: sqlite3.Connection, key: TokenKey) -> TokenRow | None:
         row = db.execute(_GET, key).fetchone()
-        return self._row(row) if row else None
-
-    def _row_or_doubt(self, row: tuple[Any, ...]) -> TokenRow:
-        """Read a row of a list; a row that cannot be decrypted is doubtful and empty, and can be removed."""
-        try:
-            return self._row(row)
-        except ROW_FAULTS as error:
-            key, version, changed_at = TokenKey(*row[:5]), row[5], row[7]
-            skip_damaged(f"the row of {key.tenant}:{key.user} at {key.issuer!r}", error)
-            return TokenRow(key=key, version=version, status="doubtful", body={}, changed_at=changed_at)
-
-    def _row(self, row: tuple[Any, ...]) -> TokenRow:
-        key, (version, status, changed_at, body, holder, until) = TokenKey(*row[:5]), row[5:]
-        return TokenRow(
-            key=key,
-            version=version,
-            status=status,
-            body=self._shared.cipher.decrypt(body, *_row_name(key, version)),
-            changed_at=changed_at,
-            holder=holder,
-            until=until,
-        )
-
-
-def _row_name(key: TokenKey, version: int) -> tuple[str, ...]:
-    """Return the row name that a body is encrypted to."""
-    return ("tokens", *key, str(version), "body")
+        return read_token(self._shared.cipher, row) if row else None
