@@ -9,6 +9,7 @@ from toolpost.auth.keys import FileCipher
 from toolpost.auth.oauth.tokens import TokenSet
 from toolpost.auth.secret import Secret
 from toolpost.auth.vault import Vault
+from toolpost.contracts.clock import Clock
 from toolpost.contracts.storage import TokenKey
 from toolpost.stores.memory.store import MemoryStore
 from toolpost.stores.sqlite.store import SQLiteStore, open_sqlite_store
@@ -34,8 +35,8 @@ def vault_over(
 async def store_of(kind: str, folder: Path, clock: Callable[[], float]) -> AsyncGenerator[SQLiteStore | MemoryStore]:
     """The store on disk or in memory."""
     if kind == "memory":
-        async with MemoryStore(clock=clock) as in_memory:
+        async with MemoryStore(clock=Clock(wall=clock)) as in_memory:
             yield in_memory
         return
-    async with open_sqlite_store(folder, cipher=FileCipher(folder / "key"), clock=clock) as on_disk:
+    async with open_sqlite_store(folder, cipher=FileCipher(folder / "key"), clock=Clock(wall=clock)) as on_disk:
         yield on_disk

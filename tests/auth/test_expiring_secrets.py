@@ -9,6 +9,7 @@ import pytest
 from tests.auth.grants import KEY, grant, vault_over
 from tests.auth.ledger import Ledger
 from toolpost.auth.managed_credentials import ManagedCredentials
+from toolpost.contracts.clock import Clock
 from toolpost.contracts.expiring_secret import ExpiringSecret, expiring
 from toolpost.policy.redaction import Redactor
 from toolpost.policy.secret_matcher import SecretMatcher
@@ -112,7 +113,7 @@ def test_among_many_that_come_and_go_those_that_stay_are_found_and_others_leave_
 async def test_tokens_in_use_are_told_again_before_they_could_be_forgotten() -> None:
     told: list[set[str]] = []
     now = [1000.0]
-    async with MemoryStore(clock=lambda: now[0]) as store:
+    async with MemoryStore(clock=Clock(wall=lambda: now[0])) as store:
         vault = vault_over(store, learn=told.append, clock=lambda: now[0])
         await vault.keep(KEY, grant())
         await vault.find(KEY)

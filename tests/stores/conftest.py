@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from toolpost.auth.keys import FileCipher
+from toolpost.contracts.clock import Clock
 from toolpost.stores.memory.store import MemoryStore
 from toolpost.stores.sqlite.store import SQLiteStore, open_sqlite_store
 
@@ -15,12 +16,12 @@ NOW = 1000.0
 
 
 def open_store(folder: Path, **options: Any) -> SQLiteStore:
-    return open_sqlite_store(folder, cipher=FileCipher(folder / "key"), clock=lambda: NOW, **options)
+    return open_sqlite_store(folder, cipher=FileCipher(folder / "key"), clock=Clock(wall=lambda: NOW), **options)
 
 
 @pytest.fixture(params=["sqlite", "memory"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[AnyStore]:
-    opened: AnyStore = open_store(tmp_path) if request.param == "sqlite" else MemoryStore(clock=lambda: NOW)
+    opened: AnyStore = open_store(tmp_path) if request.param == "sqlite" else MemoryStore(clock=Clock(wall=lambda: NOW))
     async with opened:
         yield opened
 

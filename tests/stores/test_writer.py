@@ -4,7 +4,6 @@ import asyncio
 import os
 import sqlite3
 import threading
-import time
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.stores.conftest import open_store
+from toolpost.contracts.clock import SYSTEM_CLOCK
 from toolpost.contracts.errors import StoreError
 from toolpost.contracts.events import RunEvent
 from toolpost.contracts.storage import EventLog
@@ -47,7 +47,7 @@ class Bench:
         rows = RowCipher(NoCipher())
         changes = Changes(no_states)
         names = (appender.ledger.key, liveness.owner_id)
-        shared = SQLiteContext(self.writer, self.reader, appender, rows, liveness, changes, time.time, *names)
+        shared = SQLiteContext(self.writer, self.reader, appender, rows, liveness, changes, SYSTEM_CLOCK, *names)
         self.log = SQLiteEventLog(shared)
 
     def fill_disk(self) -> None:

@@ -13,7 +13,7 @@ from toolpost.auth.secret import secret_from
 from toolpost.contracts.callers import KEY_ID, KEY_PREFIX, CallerKey, CallerScope, check_key_scopes
 from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.events import EventCode
-from toolpost.contracts.ids import secure_ids
+from toolpost.contracts.ids import IdMaker
 from toolpost.contracts.principal import Principal
 from toolpost.stores.durable_files import refuse_dangling, write_private
 
@@ -39,7 +39,7 @@ def new_caller_key(
 ) -> tuple[CallerKey, str]:
     """Create a key; return it with the bearer that the caller sends, which is never stored."""
     check_key_scopes(scopes, interactive=interactive, person=person)
-    key_id, secret, now = secure_ids().random_part(), secrets.token_urlsafe(32), time.time()
+    key_id, secret, now = IdMaker(secure=True).random_part(), secrets.token_urlsafe(32), time.time()
     key = CallerKey(
         id=key_id,
         name=name,

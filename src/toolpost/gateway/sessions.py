@@ -25,7 +25,7 @@ from toolpost.contracts.callers import (
 )
 from toolpost.contracts.errors import ToolAuthError
 from toolpost.contracts.events import EventCode
-from toolpost.contracts.ids import secure_ids
+from toolpost.contracts.ids import IdMaker
 from toolpost.contracts.principal import LOCAL_TENANT
 from toolpost.gateway.problems import Problem
 
@@ -122,7 +122,7 @@ class Sessions:
         longest = now + LONGEST_S
         is_bound = on_loopback or ticket.credential == OPERATOR_ID
         session = CallerSession(
-            id=secure_ids().random_part(),
+            id=IdMaker(secure=True).random_part(),
             principal=ticket.principal,
             scopes=ticket.scopes,
             answers=ticket.answers,
@@ -221,7 +221,7 @@ def _check_person(caller: Caller) -> None:
 
 def _ticket_of(caller: Caller, now: float) -> tuple[SignInTicket, str]:
     """Return a ticket for a session with the rights that a caller's bearer grants, and the text of the ticket."""
-    ticket_id, secret = secure_ids().random_part(), secrets.token_urlsafe(32)
+    ticket_id, secret = IdMaker(secure=True).random_part(), secrets.token_urlsafe(32)
     ticket = SignInTicket(
         id=ticket_id,
         principal=caller.principal,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 from toolpost.catalog.lock import DEFINITION
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from toolpost.catalog.registry import ToolRegistry
+    from toolpost.contracts.clock import Clock
     from toolpost.contracts.storage import Store
     from toolpost.policy.redaction import Redactor
 
@@ -32,7 +32,8 @@ _BEFORE_NEXT_CALL = {"approval": "deny it and ", "unknown": "say whether it happ
 class AnswerChecks:
     """Raise an error for an answer that is invalid for its question, or too late."""
 
-    def __init__(self, registry: ToolRegistry, store: Store, redactor: Redactor) -> None:
+    def __init__(self, registry: ToolRegistry, store: Store, redactor: Redactor, clock: Clock) -> None:
+        self._now = clock.wall
         self._registry = registry
         self._store = store
         self._redactor = redactor
@@ -119,7 +120,7 @@ class AnswerChecks:
         action = await self._store.pending.get(pending_id)
         if action is None:
             return ToolConflictError(f"{pending_id!r} is gone", code="already_answered")
-        if action.status == "expired" or (action.status == "open" and action.expires_at <= time.time()):
+        if action.status == "expired" or (action.status == "open" and action.expires_at <= self._now()):
             return ToolConflictError(f"{pending_id!r} has expired; call the tool again", code="question_expired")
         if action.status == "cancelled":
             return ToolConflictError(f"{pending_id!r} was cancelled", code="question_cancelled")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from msgspec import Struct
 
+from toolpost.contracts.clock import SYSTEM_CLOCK, Clock
 from toolpost.contracts.events import CallRef, JsonText
 from toolpost.contracts.questions import CallPreview
 from toolpost.contracts.storage import JournalEntry
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from toolpost.policy.rules import Verdict
     from toolpost.runtime.tool_runtime import ToolRuntime
 
-_now = time.monotonic
 Stop = Literal["timeout", "cancelled", "stopping"]
 PARKED = "restart"  # the key of the answer of a call that was suspended for restart
 _OUTER_S = 0.5
@@ -45,9 +44,9 @@ class Try(NamedTuple):
     took_s: float
     error_code: str | None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self, clock: Clock) -> dict[str, Any]:
         """Return the attempt for the event that ends the call."""
-        began_at = time.time() - (_now() - self.began)
+        began_at = clock.wall() - (clock.monotonic() - self.began)
         return {"began": began_at, "took_ms": self.took_s * 1000, "error_code": self.error_code}
 
 
@@ -64,6 +63,7 @@ class Attempt(Struct, eq=False):
     task: asyncio.Task[Any] | None
     cancelling: int  # cancellations of the task before this call began
     started: bool
+    clock: Clock
     cancels: int = 0
     stopped: Stop | None = None
     expires: float = NEVER  # the end of the current attempt, if it has a limit
@@ -86,23 +86,24 @@ class Attempt(Struct, eq=False):
     @property
     def elapsed_ms(self) -> float:
         """Milliseconds since the attempt began."""
-        return (_now() - self.began) * 1000
+        return (self.clock.monotonic() - self.began) * 1000
 
     @property
     def began_at(self) -> float:
         """Wall-clock time at which the attempt began."""
-        return time.time() - self.elapsed_ms / 1000
+        return self.clock.wall() - self.elapsed_ms / 1000
 
     @property
     def remaining_s(self) -> float:
         """Seconds until the deadline."""
-        return self.deadline - _now()
+        return self.deadline - self.clock.monotonic()
 
     def finish_try(self, began: float, error: ToolError | None) -> None:
         """End an attempt, and record it if it is not the first; the first is recorded if it fails."""
         self.end_try()
         if self.tries:
-            self.tries = (*self.tries, Try(began, _now() - began, None if error is None else error.error_code))
+            took_s = self.clock.monotonic() - began
+            self.tries = (*self.tries, Try(began, took_s, None if error is None else error.error_code))
 
     def stages(self, error: ToolError | None) -> dict[str, Any]:
         """Return the waits for a slot and the attempts, for the event that ends the call, possibly with an error."""
@@ -110,7 +111,7 @@ class Attempt(Struct, eq=False):
         if len(self.tries) > 1:
             *failed, last = self.tries
             code = last.error_code or (None if error is None else error.error_code)
-            stages["tries"] = [one.to_dict() for one in (*failed, last._replace(error_code=code))]
+            stages["tries"] = [one.to_dict(self.clock) for one in (*failed, last._replace(error_code=code))]
         return stages
 
     def stop(self, reason: Stop) -> None:
@@ -153,7 +154,7 @@ class Attempt(Struct, eq=False):
             return False
         for _ in range(self.cancels):
             self.task.uncancel()
-        self.began = _now()
+        self.began = self.clock.monotonic()
         self.cancels = 0
         return self.task.cancelling() > self.cancelling
 
@@ -191,7 +192,7 @@ class Attempt(Struct, eq=False):
             tool_name=self.call.tool_name,
             principal=request.principal,
             call={} if step else self.journal_data(),
-            at=time.time(),
+            at=self.clock.wall(),
         )
 
 
@@ -211,7 +212,9 @@ class InFlightCalls:
     After `bind`, calls are possible only in that event loop; after `close`, in none.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
+        self._now = clock.monotonic
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: int | None = None  # of the loop
         self._is_closed = False
@@ -241,10 +244,10 @@ class InFlightCalls:
         if task is None:
             self.check_loop()
             task = asyncio.current_task()
-        began = _now()
+        began = self._now()
         deadline, cancelling = began + timeout_s, 0 if task is None else task.cancelling()
         attempt = Attempt(
-            request, runtime, call, snapshot, began, deadline, timeout_s, task, cancelling, request.started
+            request, runtime, call, snapshot, began, deadline, timeout_s, task, cancelling, request.started, self._clock
         )
         self._attempts.add(attempt)
         if deadline < self._armed_for:
@@ -324,10 +327,10 @@ class InFlightCalls:
         if self._timer is not None:
             self._timer.cancel()
         self._armed_for = when
-        self._timer = asyncio.get_running_loop().call_later(when - _now(), self._check)
+        self._timer = asyncio.get_running_loop().call_later(when - self._now(), self._check)
 
     def _check(self) -> None:
-        now = _now()
+        now = self._now()
         self._timer, self._armed_for = None, NEVER
         for attempt in list(self._attempts):
             if attempt.deadline <= now:

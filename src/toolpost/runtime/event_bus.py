@@ -6,11 +6,11 @@ import asyncio
 import heapq
 import itertools
 import logging
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 
+from toolpost.contracts.clock import Clock
 from toolpost.contracts.events import CallRef, EventCode, RunEvent
 from toolpost.contracts.storage import EventRecorder, EventSink
 from toolpost.runtime.concurrency import BackgroundTasks
@@ -18,7 +18,6 @@ from toolpost.runtime.concurrency import BackgroundTasks
 Emit: TypeAlias = Callable[[CallRef, EventCode, Mapping[str, Any]], None]  # an event of a call, with its facts
 Handler = Callable[[RunEvent], Awaitable[None] | None]
 
-_now = time.time
 _log = logging.getLogger("toolpost.events")
 _PATIENCE_S = 5.0
 
@@ -108,15 +107,15 @@ class EventQueue:
         return heapq.heappop(self._heap)[2]
 
 
-def fan_out(sinks: Sequence[EventSink]) -> Emit:
+def fan_out(sinks: Sequence[EventSink], clock: Clock) -> Emit:
     """Return one function that emits to every sink; the first must be the log, whose errors reach the caller."""
     log = sinks[0]
     if len(sinks) == 1 and isinstance(log, EventRecorder):
         return log.record
-    first, others = log.emit, [sink.emit for sink in sinks[1:]]
+    first, others, now = log.emit, [sink.emit for sink in sinks[1:]], clock.wall
 
     def emit(call: CallRef, code: EventCode, facts: Mapping[str, Any]) -> None:
-        event = RunEvent(code, _now(), call, facts)
+        event = RunEvent(code, now(), call, facts)
         first(event)
         for other in others:
             try:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from toolpost.catalog.registry import CatalogChange
     from toolpost.contracts.callers import CallerKey, CallerSession
+    from toolpost.contracts.clock import Clock
     from toolpost.contracts.errors import ToolError
     from toolpost.contracts.questions import OnPending, PendingAction
     from toolpost.contracts.storage import EventSink
@@ -50,9 +51,12 @@ class EventEmitter:
         redactor: Redactor,
         background: BackgroundTasks,
         on_pending: OnPending | None = None,
+        *,
+        clock: Clock,
     ) -> None:
+        self._clock = clock
         self._sinks = list(sinks)
-        self.emit: Emit = fan_out(self._sinks)  # one event of a call
+        self.emit: Emit = fan_out(self._sinks, clock)  # one event of a call
         self._redactor = redactor
         self._background = background
         self._on_pending = on_pending
@@ -60,16 +64,16 @@ class EventEmitter:
 
     def with_sinks(self, sinks: Sequence[EventSink]) -> EventEmitter:
         """Return an emitter for other sinks, with the same redactor and `on_pending`."""
-        return EventEmitter(sinks, self._redactor, self._background, self._on_pending)
+        return EventEmitter(sinks, self._redactor, self._background, self._on_pending, clock=self._clock)
 
     def add_sink(self, sink: EventSink) -> Callable[[], None]:
         """Emit to one more sink, until the returned function is called."""
         self._sinks.append(sink)
-        self.emit = fan_out(self._sinks)
+        self.emit = fan_out(self._sinks, self._clock)
 
         def remove() -> None:
             self._sinks.remove(sink)
-            self.emit = fan_out(self._sinks)
+            self.emit = fan_out(self._sinks, self._clock)
 
         return remove
 

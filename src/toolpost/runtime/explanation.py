@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from toolpost.runtime.tool_context import build_context
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from toolpost.contracts.clock import Clock
     from toolpost.contracts.ids import IdMaker
     from toolpost.contracts.principal import Principal
     from toolpost.contracts.questions import CallPreview
@@ -45,10 +45,11 @@ class Explanation:
 class Explainer:
     """Explains verdicts about calls without running, recording or connecting anything."""
 
-    def __init__(self, runtimes: ToolRuntimes, router: RouterServices, ids: IdMaker) -> None:
+    def __init__(self, runtimes: ToolRuntimes, router: RouterServices, ids: IdMaker, clock: Clock) -> None:
         self._runtimes = runtimes
         self._router = router  # for calls that the tool's preview makes
         self._ids = ids
+        self._clock = clock
 
     async def explain(
         self, tool_name: str, arguments: Mapping[str, Any] | None = None, *, principal: Principal
@@ -90,8 +91,10 @@ class Explainer:
         """Return the tool's preview of a call, if it has one."""
         if runtime.previewer is None:
             return None
-        now, limit_s = time.monotonic(), min(LONGEST_PREVIEW_S, runtime.deadline_s)
+        now, limit_s = self._clock.monotonic(), min(LONGEST_PREVIEW_S, runtime.deadline_s)
         call, snapshot = runtime.call_ref(request), snapshot_arguments(request.arguments)
-        attempt = Attempt(request, runtime, call, snapshot, now, now + limit_s, limit_s, None, 0, started=False)
+        attempt = Attempt(
+            request, runtime, call, snapshot, now, now + limit_s, limit_s, None, 0, started=False, clock=self._clock
+        )
         async with asyncio.timeout(limit_s):
             return await runtime.previewer(arguments, build_context(self._router, attempt))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +21,7 @@ _NAME = "artifact_id"
 
 
 async def give_artifacts(
-    arguments: Mapping[str, Any], action: PendingAction, store: ArtifactStore, *, by: Principal
+    arguments: Mapping[str, Any], action: PendingAction, store: ArtifactStore, *, by: Principal, at: float
 ) -> tuple[list[dict[str, Any]], list[ArtifactRef]]:
     """Copy the artifacts of `by` that changed arguments name to the user of the call.
 
@@ -44,7 +43,7 @@ async def give_artifacts(
         "user": owner.user,
         "run_id": action.run_id,
         "call_id": action.call_id,
-        "created_at": time.time(),
+        "created_at": at,
     }
     copies = {
         one.id: await store.put(await store.read(one.id, tenant=one.tenant, user=one.user), replace(one, **of_call))

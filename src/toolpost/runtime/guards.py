@@ -7,6 +7,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
+from toolpost.contracts.clock import SYSTEM_CLOCK, Clock
 from toolpost.runtime.resilience import CircuitBreaker, RetryBudget
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from toolpost.policy.redaction import Redactor
     from toolpost.policy.rules import Policy
     from toolpost.runtime.event_emitter import EventEmitter
+    from toolpost.runtime.resilience import BreakerState
 
 MOST_HOSTS = 4096
 _LONGEST_HOST = 255  # RFC 1035 section 2.3.4: longer names cannot be resolved
@@ -42,6 +44,7 @@ class CallGuards:
         redactor: Redactor,
         timeout_s: float = 30.0,
         retry_ratio: float = 0.1,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.policy = policy
         self.authorizer = authorizer
@@ -49,6 +52,7 @@ class CallGuards:
         self.timeout_s = timeout_s
         self._emitter = emitter
         self._retry_ratio = retry_ratio
+        self._clock = clock
         self._upstreams: dict[str, tuple[ToolSource | None, Upstream]] = {}
         self._hosts: dict[str, HostUpstreams] = {}
         self._limiters: dict[str, tuple[int, asyncio.Semaphore]] = {}
@@ -75,8 +79,7 @@ class CallGuards:
         group = entry.spec.source or entry.spec.name
         source, upstream = self._upstreams.get(group, (None, None))
         if upstream is None or (entry.source is not None and source is not entry.source):
-            breaker = CircuitBreaker(group, on_state=lambda state: self._emitter.emit_breaker(group, state))
-            upstream = Upstream(breaker, RetryBudget(ratio=self._retry_ratio))
+            upstream = self._make(group, lambda state: self._emitter.emit_breaker(group, state))
             self._upstreams[group] = (entry.source, upstream)
         return upstream
 
@@ -93,12 +96,13 @@ class CallGuards:
 
         def make(host: str, tenant: str) -> Upstream:
             label = f"{name} to {host}"
-            breaker = CircuitBreaker(
-                label, on_state=lambda state: self._emitter.emit_breaker(label, state, tenant=tenant)
-            )
-            return Upstream(breaker, RetryBudget(ratio=self._retry_ratio))
+            return self._make(label, lambda state: self._emitter.emit_breaker(label, state, tenant=tenant))
 
         return self._hosts.get(name) or self._hosts.setdefault(name, HostUpstreams(argument, make))
+
+    def _make(self, label: str, on_state: Callable[[BreakerState], None]) -> Upstream:
+        breaker = CircuitBreaker(label, clock=self._clock.monotonic, on_state=on_state)
+        return Upstream(breaker, RetryBudget(ratio=self._retry_ratio))
 
 
 class Upstream(NamedTuple):

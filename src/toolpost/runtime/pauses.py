@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -21,13 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from toolpost.contracts.calls import RequestedCall, ValidatedCall
-    from toolpost.contracts.ids import IdMaker
-    from toolpost.contracts.storage import Store
     from toolpost.policy.approvals import Approvals
     from toolpost.policy.call_hashes import CalledTool
     from toolpost.runtime.attempt import Attempt
-    from toolpost.runtime.concurrency import BackgroundTasks
-    from toolpost.runtime.event_emitter import EventEmitter
+    from toolpost.runtime.services import RuntimeServices
     from toolpost.runtime.tool_runtime import ToolRuntime
 
 _LONGEST_PREVIEW = 8000
@@ -38,13 +34,12 @@ _DECIDED = frozenset({"approval", "unknown"})  # the other kinds request data th
 class PauseWriter:
     """Write pending actions; a question without its own expiry expires after `ttl_s`."""
 
-    def __init__(
-        self, store: Store, emitter: EventEmitter, ids: IdMaker, background: BackgroundTasks, *, ttl_s: float
-    ) -> None:
-        self._store = store
-        self._background = background
-        self._emitter = emitter
-        self._ids = ids
+    def __init__(self, services: RuntimeServices, *, ttl_s: float) -> None:
+        self._store = services.store
+        self._background = services.background
+        self._emitter = services.emitter
+        self._ids = services.ids
+        self._now = services.clock.wall
         self._ttl_s = ttl_s
 
     async def pause(
@@ -86,7 +81,7 @@ class PauseWriter:
         same_call = _same_call(attempt, runtime)
         if not same_call:
             return None
-        waiting = await self._store.pending.find_waiting(same_call, at=time.time())
+        waiting = await self._store.pending.find_waiting(same_call, at=self._now())
         if waiting is None:
             return None
         attempt.joined = True
@@ -141,7 +136,7 @@ class PauseWriter:
     def _action(
         self, attempt: Attempt, runtime: ToolRuntime, question: Question, validated: ValidatedCall
     ) -> PendingAction:
-        request, now = attempt.request, time.time()
+        request, now = attempt.request, self._now()
         if question.kind == "unknown":  # an interrupted call is bound to its tool; the intent contains its arguments
             bound = tool_hash(runtime.spec)
         else:  # an invoked tool may have changed its arguments

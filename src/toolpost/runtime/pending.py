@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
     from toolpost.catalog.registry import ToolRegistry
+    from toolpost.contracts.clock import Clock
     from toolpost.contracts.context import ToolContext
     from toolpost.contracts.storage import Store
     from toolpost.policy.redaction import Redactor
@@ -63,13 +63,15 @@ class PendingActions:
         emitter: EventEmitter,
         redactor: Redactor,
         background: BackgroundTasks,
+        clock: Clock,
     ) -> None:
         self._router = router
         self._registry = registry
         self._store = store
         self._redactor = redactor
         self._background = background
-        self._checks = AnswerChecks(registry, store, redactor)
+        self._clock = clock
+        self._checks = AnswerChecks(registry, store, redactor, clock)
         self.reporter = OutcomeReporter(emitter, redactor, registry)
 
     async def list(
@@ -159,7 +161,7 @@ class PendingActions:
 
         Wait at most `wait_s` for the answer and the call. If the call has another question, return it immediately.
         """
-        deadline, is_another, look_s, state = time.monotonic() + wait_s, False, _FIRST_LOOK_S, None
+        deadline, is_another, look_s, state = self._clock.monotonic() + wait_s, False, _FIRST_LOOK_S, None
         while True:
             action = await self.get(pending_id, by=by)
             outermost = await self.outermost(action)
@@ -171,14 +173,14 @@ class PendingActions:
                     return outcome
                 pending_id, is_another = outcome.pending_id, True
                 continue
-            is_late = time.monotonic() >= deadline
+            is_late = self._clock.monotonic() >= deadline
             # Another question that is already answered is not open: the call resumes.
             if is_late or (is_another and action.status == "open"):
                 paused = await self._pause_of(action, by=by)
                 if is_late or paused.pending_id == action.id:  # else the caller would not wait at all
                     return paused
             # Checked periodically in any case: another parent call may pause concurrently.
-            left_s = min(look_s, deadline - time.monotonic())
+            left_s = min(look_s, deadline - self._clock.monotonic())
             before = state
             state = await self._store.pending.wait([action.id, outermost.id], before, timeout_s=max(0.0, left_s))
             look_s = min(look_s * 2, _LAST_LOOK_S) if state is before else _FIRST_LOOK_S
@@ -226,13 +228,13 @@ class PendingActions:
             if not self._is_accepted(action):
                 continue
             answer = Answer(decision="approve", state=action.question.state)
-            claimed = await self._store.pending.claim(action.id, answer, by=by, at=time.time())
+            claimed = await self._store.pending.claim(action.id, answer, by=by, at=self._clock.wall())
             if claimed is not None:
                 self._background.start(self.carry_out(claimed))
 
     def _is_accepted(self, action: PendingAction) -> bool:
         """Return whether an open action waits for a definition that is accepted now."""
-        if not action.question.needs_operator or action.status != "open" or action.expires_at <= time.time():
+        if not action.question.needs_operator or action.status != "open" or action.expires_at <= self._clock.wall():
             return False
         if not self._registry.has(action.tool_name):
             return False
@@ -249,10 +251,10 @@ class PendingActions:
         The action stays open, and the rules about who may answer it do not change.
         """
         action = await self.get(pending_id, by=by)
-        if action.status != "open" or action.expires_at <= time.time():
+        if action.status != "open" or action.expires_at <= self._clock.wall():
             raise await self._checks.too_late(pending_id)
         check_escalation(action, to)
-        passed = {"by": by, "to": to, "note": note, "at": time.time()}
+        passed = {"by": by, "to": to, "note": note, "at": self._clock.wall()}
         kept = await self._store.pending.get(pending_id, tenant=action.asked_by.tenant)
         question = action.question if kept is None else kept.question
         question = replace(question, passed_on=(*question.passed_on, passed))
@@ -291,7 +293,7 @@ class PendingActions:
         if responses is None:
             self._checks.check_value(action, value, decision)
         if decision == "approve":
-            if action.status != "open" or action.expires_at <= time.time():
+            if action.status != "open" or action.expires_at <= self._clock.wall():
                 raise await self._checks.too_late(pending_id)  # before a definition is accepted
             if changes is not None:
                 check_changes(action, changes)
@@ -321,7 +323,9 @@ class PendingActions:
     ) -> Sequence[JsonChange]:
         """Let the call of another user read the artifacts of the answerer; events record the original owner."""
         arguments = patched_arguments(action, changes)
-        given, copies = await give_artifacts(arguments, action, self._store.artifacts, by=Principal.parse(by))
+        given, copies = await give_artifacts(
+            arguments, action, self._store.artifacts, by=Principal.parse(by), at=self._clock.wall()
+        )
         for copy in copies:
             self.reporter.emit_given(action, copy, by=by)
         return given
@@ -335,7 +339,7 @@ class PendingActions:
         on_claimed: Callable[[], None] | None,
     ) -> Outcome:
         """Claim the action and carry out the answer, even if the answerer does not wait for the outcome."""
-        claimed = await self._store.pending.claim(pending_id, answer, by=by, at=time.time())
+        claimed = await self._store.pending.claim(pending_id, answer, by=by, at=self._clock.wall())
         if claimed is None:
             raise await self._checks.too_late(pending_id)
         if on_claimed is not None:
@@ -391,7 +395,7 @@ class PendingActions:
         if not self._registry.has(outer.tool_name):
             return None
         by, answer = action.answered_by or str(action.asked_by), Answer(decision="answer", state=outer.question.state)
-        claimed = await self._store.pending.claim(outer.id, answer, by=by, at=time.time())
+        claimed = await self._store.pending.claim(outer.id, answer, by=by, at=self._clock.wall())
         if claimed is None:  # another process was faster
             return await self.outcome(outer.id, by=str(outer.asked_by), wait_s=outer.timeout_s or _OUTER_WAIT_S)
         try:

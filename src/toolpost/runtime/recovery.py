@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -53,6 +52,7 @@ class Recovery:
         self._actions = actions
         self._reporter = actions.reporter
         self._store: Store = router.store
+        self._clock = router.clock
         self.data = data
         self._also = also
         self._absent = absent
@@ -73,18 +73,18 @@ class Recovery:
             self._task = None
 
     async def _watch(self) -> None:
-        swept = pruned = time.monotonic()
+        swept = pruned = self._clock.monotonic()
         newest = 0
         while True:
             try:
-                left_s = max(0.0, swept + _SWEEP_S - time.monotonic())
+                left_s = max(0.0, swept + _SWEEP_S - self._clock.monotonic())
                 newest = await self._store.cancels.wait(newest, timeout_s=left_s)
                 await self._apply_cancels()
-                if time.monotonic() - swept >= _SWEEP_S:
-                    swept = time.monotonic()
+                if self._clock.monotonic() - swept >= _SWEEP_S:
+                    swept = self._clock.monotonic()
                     await self.sweep()
-                if time.monotonic() - pruned >= _PRUNE_S:
-                    pruned = time.monotonic()
+                if self._clock.monotonic() - pruned >= _PRUNE_S:
+                    pruned = self._clock.monotonic()
                     await self.prune()
             except StoreError as error:  # the store may recover; the calls themselves report it
                 _log.warning("looking after pending work: %s", error)
@@ -98,7 +98,7 @@ class Recovery:
 
     async def sweep(self) -> None:
         """Expire pending actions and recover the calls of terminated processes."""
-        for action in await self._store.pending.expire(time.time()):
+        for action in await self._store.pending.expire(self._clock.wall()):
             await self._end_unanswered(action)
         # First, because events of this process would make it the owner of these runs.
         orphans = await self._store.events.adopt_orphans()
@@ -202,7 +202,7 @@ class Recovery:
 
     async def _pause(self, entry: JournalEntry, asked: Question) -> None:
         """Store an interrupted call with its question, instead of its intent."""
-        now = time.time()
+        now = self._clock.wall()
         question, bound = await self._router.describe_interrupted(asked, entry.tool_name, entry.call)
         action = PendingAction(
             id=self._router.new_id("ask"),

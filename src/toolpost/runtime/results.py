@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from toolpost.catalog.threads import run_in_thread
 from toolpost.contracts.calls import JSON, Credential, ToolOutput
+from toolpost.contracts.clock import SYSTEM_CLOCK, Clock
 from toolpost.contracts.errors import ToolOutputError
 from toolpost.contracts.events import CallRef, JsonText
 from toolpost.contracts.ids import writable
@@ -70,8 +71,9 @@ def json_text(value: Any) -> str:
 class ResultProcessor:
     """Turn outputs into results; those above `inline_bytes` are stored as artifacts."""
 
-    def __init__(self, artifacts: ArtifactStore, *, inline_bytes: int = 32_768) -> None:
+    def __init__(self, artifacts: ArtifactStore, *, inline_bytes: int = 32_768, clock: Clock = SYSTEM_CLOCK) -> None:
         self._artifacts = artifacts
+        self._now = clock.wall
         self._inline_bytes = inline_bytes
 
     def process(self, output: ToolOutput, runtime: ToolRuntime, encoded: str | None) -> Result | LargeResult:
@@ -103,7 +105,7 @@ class ResultProcessor:
     async def store(self, large: LargeResult, call: CallRef, *, readable: bool) -> Result:
         """Store a result as an artifact and return a preview; with `readable`, a tool can read the rest."""
         data, media_type, preview, meta = large
-        ref = await self._artifacts.put(data, artifact_ref(call, media_type=media_type))
+        ref = await self._artifacts.put(data, artifact_ref(call, media_type=media_type, at=self._now()))
         content: dict[str, Any] = {"artifact_id": ref.id, "uri": ref.uri, "media_type": media_type, "size": ref.size}
         if preview is not None:
             content["preview"] = call.redact({"preview": preview})["preview"][:_PREVIEW_CHARS]
@@ -131,7 +133,7 @@ def _large(content: Any, encoded: str, meta: Mapping[str, Any]) -> LargeResult:
     return LargeResult(encoded.encode(), "application/json", encoded[:_PREVIEW_SEARCHED], meta)
 
 
-def artifact_ref(call: CallRef, *, media_type: str, name: str = "") -> ArtifactRef:
+def artifact_ref(call: CallRef, *, media_type: str, at: float, name: str = "") -> ArtifactRef:
     """Return a reference with the owner and type of a new artifact; the store adds the rest.
 
     Secrets in the name, such as arguments, are masked, because lists and events show it.
@@ -149,7 +151,7 @@ def artifact_ref(call: CallRef, *, media_type: str, name: str = "") -> ArtifactR
         run_id=call.run_id,
         call_id=call.call_id,
         tool_name=call.tool_name,
-        created_at=time.time(),
+        created_at=at,
     )
 
 

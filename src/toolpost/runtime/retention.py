@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-
+from toolpost.contracts.clock import SYSTEM_CLOCK, Clock
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.storage import AgentRecords, Retention, Store
 
@@ -17,16 +16,19 @@ class StoredData:
     there are none.
     """
 
-    def __init__(self, store: Store, agents: AgentRecords | None, retention: Retention) -> None:
+    def __init__(
+        self, store: Store, agents: AgentRecords | None, retention: Retention, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
         self._store = store
         self._agents = agents
         self._retention = retention
+        self._now = clock.wall
 
     async def prune(self) -> dict[str, int]:
         """Delete records beyond their retention, and return how many of each kind."""
         if self._retention == Retention():
             return {}
-        now = time.time()
+        now = self._now()
         removed = {**await self._store.prune(self._retention, now=now), "tasks": 0, "sessions": 0}
         if self._agents is None or self._retention.max_age_s is None:
             return removed

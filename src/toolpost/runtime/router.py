@@ -6,7 +6,6 @@ import asyncio
 import dataclasses
 import json
 import logging
-import time
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +15,7 @@ from msgspec.structs import replace
 
 from toolpost.catalog.threads import is_interrupt
 from toolpost.contracts.calls import AuthorizedCall, OutcomeKey, RequestedCall
+from toolpost.contracts.clock import SYSTEM_CLOCK, Clock
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import (
     PauseSignal,
@@ -74,7 +74,6 @@ _REQUESTED, _STARTED = EventCode.TOOL_CALL_REQUESTED, EventCode.TOOL_CALL_STARTE
 _REFUSALS = frozenset({401, 403})  # a refused request has no effect, and may be sent again
 _MOST_RENEWALS = 2
 _WORTH_RETRYING = 0.5  # of the duration of an attempt that timed out; with less time left, the call is not retried
-_now = time.monotonic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +117,7 @@ class ToolRouter:
         self.emitter = services.emitter
         self.inflight = services.inflight
         self.background = services.background
+        self.clock = services.clock
         self.sources = options.sources
         self.context_defaults = options.context_defaults
         self._services = services
@@ -126,23 +126,24 @@ class ToolRouter:
         self._log = store.events
         self._cache = services.cache
         self._ids = services.ids
+        self._now = services.clock.monotonic
         self.guards = runtimes.guards
         self._runtimes = runtimes
         self._registry = runtimes.registry
         self._nested = nested or self
-        self.explainer = Explainer(runtimes, self._nested, services.ids)
+        self.explainer = Explainer(runtimes, self._nested, services.ids, services.clock)
         self._joins_repeated, self._emits_end = options.joins_repeated, options.emits_end
         self.tracer: CallTracer | None = None
         if services.tracer is not None:
             self.tracer = CallTracer(services.tracer, runtimes.find, with_arguments=options.trace_arguments)
-        self._invoker = Invoker(store.journal, self.emitter, self.inflight)
-        self._results = ResultProcessor(store.artifacts, inline_bytes=limits.inline_bytes)
+        self._invoker = Invoker(store.journal, self.emitter, self.inflight, services.clock)
+        self._results = ResultProcessor(store.artifacts, inline_bytes=limits.inline_bytes, clock=services.clock)
         self._keys = IdempotencyKeys(store)
         self._recorder = OutcomeRecorder(store, self._keys, self.background)
-        self._pauses = PauseWriter(store, self.emitter, self._ids, self.background, ttl_s=limits.pending_ttl_s)
+        self._pauses = PauseWriter(services, ttl_s=limits.pending_ttl_s)
 
     @classmethod
-    def create(
+    def create(  # noqa: PLR0913 - one declaration; all but the first are keyword-only
         cls,
         registry: ToolRegistry,
         *,
@@ -157,6 +158,7 @@ class ToolRouter:
         sources: ConnectingSources | None = None,
         joins_repeated: bool = True,
         trace_arguments: bool = False,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> Self:
         """Create a router for the tools of a registry, with the services and guards that it needs.
 
@@ -165,7 +167,7 @@ class ToolRouter:
         the redacted arguments.
         """
         limits = limits or CallLimits()
-        services = RuntimeServices.create(store, redactor, sinks=sinks, on_pending=on_pending)
+        services = RuntimeServices.create(store, redactor, sinks=sinks, on_pending=on_pending, clock=clock)
         guards = CallGuards(
             policy,
             authorizer,
@@ -173,6 +175,7 @@ class ToolRouter:
             redactor=redactor,
             timeout_s=limits.timeout_s,
             retry_ratio=limits.retry_ratio,
+            clock=clock,
         )
         options = RouterOptions(
             context_defaults=context_defaults or ContextDefaults(),
@@ -295,7 +298,7 @@ class ToolRouter:
             paused = await self._pauses.pause(attempt, attempt.runtime, question, validated)
             # Claimed by this process: recovery finds it after this process has ended.
             answer, by = Answer(decision="answer"), str(request.principal)
-            await self.store.pending.claim(paused.pending_id, answer, by=by, at=time.time())
+            await self.store.pending.claim(paused.pending_id, answer, by=by, at=self.clock.wall())
         except ToolError as error:
             return self._failed(attempt, error)
         return paused
@@ -418,7 +421,7 @@ class ToolRouter:
         request = attempt.request
         content, attempt.summary, text, artifact_id, meta = result
         artifacts = attempt.artifact_ids if artifact_id is None else (artifact_id, *attempt.artifact_ids)
-        took_ms = (_now() - attempt.began) * 1000
+        took_ms = (self._now() - attempt.began) * 1000
         done = Completed(
             request.call_id, request.run_id, runtime.name, content, took_ms, artifacts, text, cached=False, meta=meta
         )
@@ -465,7 +468,7 @@ class ToolRouter:
         attempt.started = True
         is_known = call.arguments is attempt.request.arguments
         facts: dict[str, Any] = {"input": attempt.snapshot if is_known else snapshot_arguments(call.arguments)}
-        facts["checks_ms"] = (_now() - attempt.began - attempt.auth_s) * 1000
+        facts["checks_ms"] = (self._now() - attempt.began - attempt.auth_s) * 1000
         if attempt.auth_s:
             facts["auth_ms"] = attempt.auth_s * 1000
         self.emitter.emit(attempt.call, _STARTED, facts)
@@ -606,7 +609,8 @@ class NoSources:
 class Invoker:
     """Run authorized calls to an output, a question or an error."""
 
-    def __init__(self, journal: Journal, emitter: EventEmitter, inflight: InFlightCalls) -> None:
+    def __init__(self, journal: Journal, emitter: EventEmitter, inflight: InFlightCalls, clock: Clock) -> None:
+        self._now = clock.monotonic
         self._journal = journal
         self._emitter = emitter
         self._bound_try = inflight.bound_try
@@ -626,7 +630,7 @@ class Invoker:
                 upstream.breaker.admit(runtime.name)
             if limiters:
                 await _acquire(attempt, runtime)
-            began, error = _now(), None
+            began, error = self._now(), None
             try:
                 if runtime.journaled and not attempt.journaled:
                     await self._journal_intent(attempt)
@@ -686,10 +690,10 @@ class Invoker:
         Raise the error if there must not be another attempt.
         """
         upstream.breaker.failed(error)
-        took_s = _now() - began
+        took_s = self._now() - began
         if not attempt.tries:
             attempt.tries = (Try(began, took_s, error.error_code),)
-        wait = backoff(tries, error, runtime.retry_policy)
+        wait = backoff(tries, error, runtime.retry_policy, chance=attempt.clock.chance)
         if (
             tries >= runtime.retry_policy.max_attempts
             or not may_repeat(error, runtime.spec.replay, runtime.retry_policy)
@@ -705,20 +709,22 @@ class Invoker:
 
 async def _authorize(attempt: Attempt, access: SourceAccess, permitted: PermittedCall) -> Credential | Question:
     """Return the credential of a call, or the question for one, and note how long that took."""
-    began = _now()
+    now = attempt.clock.monotonic
+    began = now()
     try:
         return await access.authorize(permitted)
     finally:
-        attempt.auth_s = _now() - began
+        attempt.auth_s = now() - began
 
 
 async def _acquire(attempt: Attempt, runtime: ToolRuntime) -> None:
     """Wait for a slot, and note how long that took."""
-    began = _now()
+    now = attempt.clock.monotonic
+    began = now()
     try:
         await runtime.acquire(attempt.request.held)
     finally:
-        attempt.queue_s += _now() - began
+        attempt.queue_s += now() - began
 
 
 async def _renewed(

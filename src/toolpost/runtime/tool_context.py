@@ -121,7 +121,8 @@ class ContextServices:
     def stream(self, value: Any) -> None:
         """Emit one value of a stream; `left_out` counts the values that the rate limit has dropped before it."""
         if self._values is None:
-            self._values = RateLimit(burst=_VALUES_AT_ONCE, per_second=_VALUES_PER_SECOND)
+            now = self._attempt.clock.monotonic
+            self._values = RateLimit(burst=_VALUES_AT_ONCE, per_second=_VALUES_PER_SECOND, clock=now)
         dropped = self._values.take()
         if dropped is None:
             return
@@ -182,7 +183,8 @@ class ContextServices:
 
     async def save_artifact(self, data: bytes, *, media_type: str, name: str) -> str:
         call = self._attempt.call
-        ref = await self._router.store.artifacts.put(data, artifact_ref(call, media_type=media_type, name=name))
+        new = artifact_ref(call, media_type=media_type, at=self._attempt.clock.wall(), name=name)
+        ref = await self._router.store.artifacts.put(data, new)
         self._attempt.artifact_ids += (ref.id,)
         facts = {"artifact_id": ref.id, "media_type": media_type, "size": ref.size}
         self._router.emitter.emit(call, EventCode.ARTIFACT_STORED, facts)

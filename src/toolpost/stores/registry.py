@@ -8,6 +8,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, cast
 
+from toolpost.contracts.clock import SYSTEM_CLOCK, Clock
 from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.storage import Cipher, IdKind, Store
 from toolpost.stores.threads import DAEMON_THREADS, StoreThreads
@@ -31,6 +32,7 @@ class StoreOptions(NamedTuple):
     data_dir: Path | None
     make_cipher: Callable[[Path], Cipher]
     event_queue: int = 50_000
+    clock: Clock = SYSTEM_CLOCK
     threads: StoreThreads = DAEMON_THREADS
 
 

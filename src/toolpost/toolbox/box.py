@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from msgspec.structs import asdict, replace
 
+from toolpost.contracts.clock import SYSTEM_CLOCK, Clock
 from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.events import EventCode, EventFilter, RunFilter, RunSummary, StoredEvent
 from toolpost.contracts.ids import writable
@@ -74,7 +75,7 @@ class Toolbox:
     `chat_model` answers sampling requests of sources, and `servers` are MCP server objects of this process by the name
     of their source. `on_pending`, a function or a coroutine function, is called for every pending action. `sinks`
     receive events on the event loop and must not block. `store` is an open store that replaces the one of the settings;
-    its owner closes it after the Toolbox.
+    its owner closes it after the Toolbox. `clock` replaces the time and the random numbers, in a simulation.
     """
 
     store: OpenPart[Store] = OpenPart()
@@ -99,6 +100,7 @@ class Toolbox:
         servers: Mapping[str, Any] | None = None,
         store: Store | None = None,
         only: Collection[str] | None = None,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         from toolpost.catalog.registry import ToolRegistry, as_tool  # noqa: PLC0415 - as said above, here and below
         from toolpost.configuration.loading import LoadedSettings, in_code, with_only  # noqa: PLC0415
@@ -127,6 +129,7 @@ class Toolbox:
             servers=servers or {},
             store=store,
             resolved=is_loaded,
+            clock=clock,
         )
         self._exit = AsyncExitStack()
         self._principals = PrincipalCache()
@@ -149,6 +152,7 @@ class Toolbox:
         servers: Mapping[str, Any] | None = None,
         store: Store | None = None,
         only: Collection[str] | None = None,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> Toolbox:
         """Create a Toolbox from a file, by default `toolpost.yaml` of the working folder, or else the defaults.
 
@@ -170,6 +174,7 @@ class Toolbox:
             servers=servers,
             store=store,
             only=only,
+            clock=clock,
         )
 
     async def __aenter__(self) -> Self:

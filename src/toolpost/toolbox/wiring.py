@@ -19,6 +19,7 @@ from toolpost.configuration.deployment_secrets import deployment_secrets
 from toolpost.configuration.lint import lint_settings
 from toolpost.configuration.literal_secrets import literal_secrets
 from toolpost.configuration.protected_files import ProtectedFiles
+from toolpost.contracts.clock import SYSTEM_CLOCK, Clock
 from toolpost.contracts.source_kinds import AuthType
 from toolpost.policy.log_redaction import redacted_logs
 from toolpost.policy.paths import AllowedPaths, is_template
@@ -85,6 +86,7 @@ class ToolboxInputs(NamedTuple):
     servers: Mapping[str, Any] = MappingProxyType({})
     store: Store | None = None
     resolved: bool = False
+    clock: Clock = SYSTEM_CLOCK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +115,7 @@ class ToolboxParts:
 
 async def open_parts(inputs: ToolboxInputs, closing: AsyncExitStack) -> ToolboxParts:
     """Open the store, create the parts and fill the catalog; `closing` closes everything again."""
-    settings, registry = inputs.settings, inputs.registry
+    settings, registry, clock = inputs.settings, inputs.registry, inputs.clock
     imported = [tool.spec.name for tool in inputs.tools if is_builtin(tool)]
     own_tools = [tool for tool in inputs.tools if not is_builtin(tool)]
     plugins = load_plugins()
@@ -125,9 +127,9 @@ async def open_parts(inputs: ToolboxInputs, closing: AsyncExitStack) -> ToolboxP
     protected = ProtectedFiles(settings, config=inputs.config, tools=own_tools)
     index = SourceIndex(redactor)
 
-    store = inputs.store or await _open_store(settings, closing)  # a store that was given is closed by its owner
+    store = inputs.store or await _open_store(settings, clock, closing)  # a store that was given is closed by its owner
     agents = None if settings.data_dir is None else AgentFiles(settings.data_dir)
-    data = StoredData(store, agents, settings.retention.to_retention())
+    data = StoredData(store, agents, settings.retention.to_retention(), clock)
     closing.enter_context(redacted_logs(redactor))
     router = ToolRouter.create(
         registry,
@@ -146,9 +148,12 @@ async def open_parts(inputs: ToolboxInputs, closing: AsyncExitStack) -> ToolboxP
         ),
         sources=index,
         trace_arguments=settings.telemetry.arguments,
+        clock=clock,
     )
     emitter, background = router.emitter, router.background
-    pending = PendingActions(router, registry, store=store, emitter=emitter, redactor=redactor, background=background)
+    pending = PendingActions(
+        router, registry, store=store, emitter=emitter, redactor=redactor, background=background, clock=clock
+    )
     webhooks = WebhooksOnDemand(store, network, pending)
     closing.push_async_callback(webhooks.close)
 
@@ -261,8 +266,8 @@ def seen_definitions(data_dir: Path, config: ExternalToolConfig) -> SeenDefiniti
     return SeenDefinitions.of(data_dir / DEFINITIONS_DIR, config)
 
 
-async def _open_store(settings: Settings, closing: AsyncExitStack) -> Store:
-    options = store_options(settings)
+async def _open_store(settings: Settings, clock: Clock, closing: AsyncExitStack) -> Store:
+    options = store_options(settings)._replace(clock=clock)
     store = await find_backend(options.database).open(options)
     closing.push_async_callback(store.close)
     return store

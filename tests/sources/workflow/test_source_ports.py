@@ -38,7 +38,7 @@ def box_of(text: str = TEXT) -> Toolbox:
 
 async def stored(box: Toolbox, data: bytes) -> str:
     call = CallRef("run", "call", "tool", "local", login_name(), "", dict)
-    return (await box.store.artifacts.put(data, artifact_ref(call, media_type=""))).id
+    return (await box.store.artifacts.put(data, artifact_ref(call, media_type="", at=0.0))).id
 
 
 def table(**columns: Any) -> "pa.Table":

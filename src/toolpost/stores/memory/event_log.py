@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import secrets
 import sys
 import threading
-import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import islice
 from operator import itemgetter
 from typing import Any, TypeAlias
 
+from toolpost.contracts.clock import SYSTEM_CLOCK, Clock
 from toolpost.contracts.events import (
     CALLER,
     CallRef,
@@ -33,7 +32,6 @@ from toolpost.stores.run_details import describe_run, fact_entry
 from toolpost.stores.run_heads import FINISHED, RunHead, find_open_calls, find_second_answers
 
 RunName: TypeAlias = tuple[str, str]  # tenant and run id
-_now = time.time
 _REQUESTED = EventCode.TOOL_CALL_REQUESTED
 _ENDS = (EventCode.TOOL_CALL_COMPLETED, EventCode.TOOL_CALL_FAILED)  # compared by identity: hashing a member is slow
 _ALL: Topic = ()  # the topic of all events; that of a run is its tenant and id
@@ -46,14 +44,15 @@ class MemoryEventLog:
     With `max_events` the oldest finished runs are dropped whole.
     """
 
-    def __init__(self, *, max_events: int | None = None) -> None:
+    def __init__(self, *, max_events: int | None = None, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._now = clock.wall
         self.congested = False  # events are not queued
         self.health = WriteHealth()  # nothing is written
         self._max_events = max_events
         self._collect_at = sys.maxsize if max_events is None else max(1, max_events // 4)
         self._lock = threading.Lock()
         self._fresh: list[RunEvent] = []
-        self._runs = MemoryRuns(LogKey(secrets.token_bytes(KEY_BYTES)))
+        self._runs = MemoryRuns(LogKey(clock.secret_bytes(KEY_BYTES)))
         self._changes = Changes(self._newest)
 
     def emit(self, event: RunEvent) -> None:
@@ -65,7 +64,7 @@ class MemoryEventLog:
 
     def record(self, call: CallRef, code: EventCode, facts: Mapping[str, Any]) -> None:
         fresh = self._fresh
-        fresh.append(RunEvent(code, _now(), call, facts))
+        fresh.append(RunEvent(code, self._now(), call, facts))
         if self._changes.waiters:
             self._changes.notify((_ALL, (call.tenant, call.run_id)))
         if len(fresh) >= self._collect_at:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import secrets
-import time
 from collections.abc import Callable, Iterator
 from typing import Self, TypeVar
 
 from msgspec.structs import replace
 
-from toolpost.contracts.ids import IdMaker, secure_ids
+from toolpost.contracts.clock import SYSTEM_CLOCK, Clock
+from toolpost.contracts.ids import IdMaker
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import PendingAction
 from toolpost.contracts.storage import IdKind, JournalEntry, Retention, Store
@@ -45,21 +43,19 @@ class MemoryStore:
     With `max_events`, the oldest finished runs are removed to make room for new events.
     """
 
-    def __init__(
-        self, *, max_events: int | None = None, clock: Callable[[], float] = time.time, ids: IdMaker | None = None
-    ) -> None:
-        self.owner_id = f"own_{os.urandom(12).hex()}"
-        self._key = LogKey(secrets.token_bytes(KEY_BYTES))
-        self.events = MemoryEventLog(max_events=max_events)
+    def __init__(self, *, max_events: int | None = None, clock: Clock = SYSTEM_CLOCK) -> None:
+        self.owner_id = f"own_{clock.secret_bytes(12).hex()}"
+        self._key = LogKey(clock.secret_bytes(KEY_BYTES))
+        self.events = MemoryEventLog(max_events=max_events, clock=clock)
         self.journal = MemoryJournal(self.owner_id)
         self.pending = MemoryPendingStore()
-        self.idempotency = MemoryIdempotencyStore(clock)
+        self.idempotency = MemoryIdempotencyStore(clock.wall)
         self.caller_keys = MemoryCallerKeys()
         self.webhooks = MemoryWebhookStore()
         self.metrics = MemoryMetricStore(self.events, self._asked_at)
-        self.cancels = MemoryCancelStore(self._tenants_of, clock)
-        self.artifacts = MemoryArtifactStore(ids or secure_ids())
-        self.tokens = MemoryTokenRows(clock)
+        self.cancels = MemoryCancelStore(self._tenants_of, clock.wall)
+        self.artifacts = MemoryArtifactStore(IdMaker(clock, secure=True))
+        self.tokens = MemoryTokenRows(clock.wall)
         self._state_table = MemoryStateTable()
         self.sessions = EncryptedSessionStore(self._state_table, RowCipher(NoCipher()))
         self.state = EncryptedStateStore(
@@ -228,7 +224,7 @@ class MemoryBackend:
     """Opens stores in memory, with `event_queue` as the maximum number of events."""
 
     async def open(self, options: StoreOptions) -> Store:
-        return MemoryStore(max_events=options.event_queue)
+        return MemoryStore(max_events=options.event_queue, clock=options.clock)
 
     def find_ids(self, options: StoreOptions, kind: IdKind, prefix: str, *, tenant: str, limit: int) -> list[str]:
         return []

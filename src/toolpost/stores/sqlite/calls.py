@@ -122,7 +122,7 @@ class SQLiteIdempotencyStore:
         row = (*principal, key, record.call_id, record.tool_name, record.arguments_hash)
 
         def work(db: sqlite3.Connection) -> tuple[Any, ...] | None:
-            if db.execute(_RESERVE, (*row, self._shared.clock(), self._shared.owner_id)).rowcount == 1:
+            if db.execute(_RESERVE, (*row, self._shared.clock.wall(), self._shared.owner_id)).rowcount == 1:
                 return None
             holder: tuple[Any, ...] = db.execute(_HOLDER, (*principal, key)).fetchone()
             return holder
@@ -139,7 +139,7 @@ class SQLiteIdempotencyStore:
             found = db.execute(_NAME_OF_KEY, (*principal, key)).fetchone()
             if found is not None:
                 encrypted = self._shared.cipher.encrypt(dict(outcome), "keys", *found, "outcome")
-                db.execute(_SETTLE, (encrypted, self._shared.clock(), *principal, key)).close()
+                db.execute(_SETTLE, (encrypted, self._shared.clock.wall(), *principal, key)).close()
 
         await self._shared.writer.submit(work)
 
@@ -170,7 +170,7 @@ class SQLiteCancelStore:
             self._shared.appender.save_heads(db)  # including a run that began in this transaction
             owners = {owner for (owner,) in db.execute(_OWNERS, {"id": target_id})}
             if tenant is None or not owners or tenant in owners:
-                db.execute(_REQUEST, (target_id, tenant or "", by, self._shared.clock()))
+                db.execute(_REQUEST, (target_id, tenant or "", by, self._shared.clock.wall()))
 
         await self._shared.writer.submit(work)
         self._shared.changes.notify((CANCELS,))

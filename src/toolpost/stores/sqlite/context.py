@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
 from typing import NamedTuple
 
+from toolpost.contracts.clock import Clock
 from toolpost.stores.chain import LogKey
 from toolpost.stores.changes import Changes
 from toolpost.stores.encryption import RowCipher
@@ -27,6 +27,6 @@ class SQLiteContext(NamedTuple):
     cipher: RowCipher
     liveness: Liveness
     changes: Changes
-    clock: Callable[[], float]
+    clock: Clock
     key: LogKey
     owner_id: str

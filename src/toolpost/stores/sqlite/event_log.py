@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-import time
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
@@ -32,7 +31,6 @@ from toolpost.stores.sqlite.context import SQLiteContext
 from toolpost.stores.sqlite.event_appender import HEAD_COLUMNS, Ledger
 from toolpost.stores.sqlite.row_authentication import find_changed_rows
 
-_now = time.time
 SEGMENTS = """
 SELECT last_id, run_id, tenant, seq, call_id, segments.user, segments.tool_name, correlation_id, events, hash, forgotten
 FROM segments JOIN runs ON runs.nr = segments.run
@@ -100,12 +98,13 @@ class SQLiteEventLog:
 
     def __init__(self, shared: SQLiteContext) -> None:
         self._shared = shared
+        self._now = shared.clock.wall
 
     def emit(self, event: RunEvent) -> None:
         self._shared.writer.put(event)
 
     def record(self, call: CallRef, code: EventCode, facts: Mapping[str, Any]) -> None:
-        self._shared.writer.put(RunEvent(code, _now(), call, facts))
+        self._shared.writer.put(RunEvent(code, self._now(), call, facts))
 
     @property
     def congested(self) -> bool:

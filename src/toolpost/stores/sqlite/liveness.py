@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from weakref import WeakSet
 
+from toolpost.contracts.clock import SYSTEM_CLOCK, Clock
 from toolpost.contracts.errors import StoreError
 from toolpost.stores.durable_files import try_lock
 
@@ -18,8 +19,9 @@ class Liveness:
     immediately, because it would otherwise keep the lock after the parent has ended.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, clock: Clock = SYSTEM_CLOCK) -> None:
         self._folder = folder
+        self._random_bytes = clock.secret_bytes
         try:
             folder.mkdir(mode=0o700, exist_ok=True)
             self.owner_id, self._descriptor = self._take()
@@ -68,7 +70,7 @@ class Liveness:
     def _take(self) -> tuple[str, int]:
         """Create and lock a file under a new id; retry if another process swept it before it was locked."""
         while True:
-            owner_id = f"own_{os.urandom(12).hex()}"
+            owner_id = f"own_{self._random_bytes(12).hex()}"
             path = self._path(owner_id)
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
             if try_lock(descriptor, shared=False) and path.exists():

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import sqlite3
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Self
 
+from toolpost.contracts.clock import SYSTEM_CLOCK, Clock
 from toolpost.contracts.errors import ConfigError, StoreError
 from toolpost.contracts.events import RunEvent
-from toolpost.contracts.ids import IdMaker, secure_ids
+from toolpost.contracts.ids import IdMaker
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.storage import (
     ArtifactStore,
@@ -84,7 +84,7 @@ class SQLiteStore:
     """The store of one Toolbox in a data folder, which several processes can share."""
 
     def __init__(
-        self, shared: SQLiteContext, cipher: Cipher, files: ContentFiles, *, ids: IdMaker, truncate: Callable[[], None]
+        self, shared: SQLiteContext, cipher: Cipher, files: ContentFiles, *, truncate: Callable[[], None]
     ) -> None:
         self.owner_id = shared.owner_id
         self.events: EventLog = SQLiteEventLog(shared)
@@ -95,7 +95,7 @@ class SQLiteStore:
         self.webhooks: WebhookStore = SQLiteWebhookStore(shared)
         self.metrics: MetricStore = SQLiteMetricStore(shared)
         self.cancels: CancelStore = SQLiteCancelStore(shared)
-        self.artifacts: ArtifactStore = SQLiteArtifactStore(shared, files, ids)
+        self.artifacts: ArtifactStore = SQLiteArtifactStore(shared, files, IdMaker(shared.clock, secure=True))
         self.tokens: TokenRows = SQLiteTokenRows(shared)
         table = SQLiteStateTable(shared)
         self.sessions: SessionStore = EncryptedSessionStore(table, shared.cipher)
@@ -150,7 +150,9 @@ class SQLiteBackend:
     async def open(self, options: StoreOptions) -> Store:
         folder = _folder(options)
         cipher = options.make_cipher(folder)
-        return open_sqlite_store(folder, cipher=cipher, queue_limit=options.event_queue, threads=options.threads)
+        return open_sqlite_store(
+            folder, cipher=cipher, clock=options.clock, queue_limit=options.event_queue, threads=options.threads
+        )
 
     def find_ids(self, options: StoreOptions, kind: IdKind, prefix: str, *, tenant: str, limit: int) -> list[str]:
         path = _folder(options) / DATABASE
@@ -184,10 +186,9 @@ def open_sqlite_store(
     data_dir: Path,
     *,
     cipher: Cipher,
-    clock: Callable[[], float] = time.time,
+    clock: Clock = SYSTEM_CLOCK,
     queue_limit: int = 50_000,
     busy_s: float = 5.0,
-    ids: IdMaker | None = None,
     threads: StoreThreads = DAEMON_THREADS,
 ) -> SQLiteStore:
     """Open the store in a folder, which is created if it is missing; StoreError contains the reason and the remedy.
@@ -197,7 +198,7 @@ def open_sqlite_store(
     """
     _make_folder(data_dir)
     path, rows = data_dir / DATABASE, RowCipher(cipher)
-    liveness = Liveness(data_dir / OWNERS)
+    liveness = Liveness(data_dir / OWNERS, clock)
     try:
         db, ledger = _open_database(path, cipher, busy_s)
     except StoreError:
@@ -213,7 +214,6 @@ def open_sqlite_store(
         SQLiteContext(writer, reader, appender, rows, liveness, changes, clock, ledger.key, liveness.owner_id),
         cipher,
         ContentFiles(data_dir / ARTIFACTS, cipher),
-        ids=ids or secure_ids(),
         truncate=partial(truncate_wal, path, busy_s=busy_s),
     )
 

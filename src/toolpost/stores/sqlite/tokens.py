@@ -86,7 +86,7 @@ class SQLiteTokenRows:
     def _take(
         self, db: sqlite3.Connection, *, key: TokenKey, version: int, holder: str, lease_s: float
     ) -> TokenRow | None:
-        now = self._shared.clock()
+        now = self._shared.clock.wall()
         stand = db.execute(_STAND, key).fetchone()
         if stand is not None and stand[:3] == (version, "live", ""):
             db.execute(_LEASE, (holder, self._shared.owner_id, now + lease_s, *key))
@@ -100,7 +100,7 @@ class SQLiteTokenRows:
         self, db: sqlite3.Connection, key: TokenKey, body: Mapping[str, Any], status: TokenStatus = "live"
     ) -> TokenRow:
         """Write a body as a new version."""
-        now = self._shared.clock()
+        now = self._shared.clock.wall()
         row = db.execute(_VERSION, key).fetchone()
         version = next_version(now, row[0] if row else 0)
         encrypted = encrypt_token(self._shared.cipher, key, version, body)
