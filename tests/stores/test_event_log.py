@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from toolpost.stores.sqlite.event_appender import MAX_HEADS
+from toolpost.stores.run_chains import MAX_HEADS
 from toolpost.stores.sqlite.store import SQLiteStore
 from toolpost.testing.stores.samples import COMPLETED, REQUESTED, STARTED, call_ref, event, whole_run
 

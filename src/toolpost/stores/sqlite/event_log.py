@@ -23,12 +23,13 @@ from toolpost.contracts.events import (
 )
 from toolpost.contracts.storage import WriteHealth
 from toolpost.stores.chain import CHANGED_RECORD, LogKey, Segment
+from toolpost.stores.ledger import Ledger
 from toolpost.stores.pending_rows import STATUS_COLUMNS, status_mac
 from toolpost.stores.run_details import describe_run, read_facts
 from toolpost.stores.run_heads import ASKED, FINISHED, RunHead, find_open_calls, find_second_answers, join_codes
 from toolpost.stores.sqlite.changes import EVENTS, run_topic
 from toolpost.stores.sqlite.context import SQLiteContext
-from toolpost.stores.sqlite.event_appender import HEAD_COLUMNS, Ledger
+from toolpost.stores.sqlite.event_appender import HEAD_COLUMNS, load_ledger
 from toolpost.stores.sqlite.row_authentication import find_changed_rows
 
 SEGMENTS = """
@@ -334,7 +335,7 @@ def _verify_log(db: sqlite3.Connection, key: LogKey, tenant: str | None) -> list
     With a tenant, problems of other tenants' runs are not reported.
     """
     ledger = Ledger(key)
-    ledger.load(db)
+    load_ledger(db, ledger)
     heads = [RunHead(*row) for row in db.execute(f"{_RUNS} ORDER BY nr")]
     problems = ledger.find_breaks([head.mac for head in heads])
     for head in heads:

@@ -34,6 +34,7 @@ from toolpost.contracts.storage import (
 from toolpost.stores.changes import Changes
 from toolpost.stores.durable_files import make_private_folder
 from toolpost.stores.encryption import RowCipher
+from toolpost.stores.ledger import Ledger
 from toolpost.stores.registry import StoreCheck, StoreOptions
 from toolpost.stores.sessions import EncryptedSessionStore
 from toolpost.stores.sqlite.artifacts import ContentFiles, SQLiteArtifactStore
@@ -50,7 +51,7 @@ from toolpost.stores.sqlite.database import (
     truncate_wal,
 )
 from toolpost.stores.sqlite.erasure import Forgetter
-from toolpost.stores.sqlite.event_appender import EventAppender, Ledger, open_ledger
+from toolpost.stores.sqlite.event_appender import EventAppender, open_ledger
 from toolpost.stores.sqlite.event_log import SQLiteEventLog
 from toolpost.stores.sqlite.key_rotation import KeyRotation, check_key
 from toolpost.stores.sqlite.liveness import Liveness
