@@ -18,8 +18,12 @@ from tests.browser.visitor import BROWSER_CLIENT, SITE, Visitor
 from tests.toolbox.signing_in import NotesApi, Program, address, logged_in, notes_source, served, toolbox
 from toolpost.toolbox.callback_app import callback_app
 
-# Pages of others ask for fonts from elsewhere; nothing leaves this machine.
-NOWHERE = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE *.localhost, EXCLUDE 127.0.0.1"
+# Pages of others ask for fonts from elsewhere; nothing leaves this machine. One name is that of a public gateway.
+PUBLIC = "console.acme.example"
+REACHED = ("localhost", "*.localhost", "127.0.0.1")
+NOWHERE = f"--host-resolver-rules=MAP {PUBLIC} 127.0.0.1, MAP * ~NOTFOUND" + "".join(
+    f", EXCLUDE {one}" for one in REACHED
+)
 # Suggestions below the address bar are pages as well, which no test sees and which cost two thirds of each window. The
 # last list of features on a command line is the only one, so these go into Playwright's own.
 PLAIN = """#!/bin/bash

@@ -62,7 +62,7 @@ export function Pulse({ window }: { window: WindowName }) {
           asked={asked}
           label={words.now.chart(formatCount(callCount), formatCount(failedCount))}
         />
-        <Axis begin={begin} end={begin + step * calls.length} />
+        <Axis begin={begin} end={begin + Math.max(step * calls.length, WINDOWS[window].seconds)} />
       </div>
     </section>
   );
