@@ -5,7 +5,7 @@ import { Button, IconButton } from '../ui/Button';
 import { Checkbox } from '../ui/Field';
 import { Foreign } from '../ui/Foreign';
 import { AddIcon, DownIcon, RemoveIcon, UpIcon } from '../ui/icons';
-import { schemaWords } from '../words-schema';
+import { schemaWords } from '../words';
 import { useForm } from './context';
 import styles from './Form.module.css';
 import { initialValue } from './initial';

@@ -8,7 +8,7 @@ import { Input } from '../ui/Field';
 import { Foreign } from '../ui/Foreign';
 import { Glyph } from '../ui/Glyph';
 import { AttachmentIcon, CloseIcon } from '../ui/icons';
-import { schemaWords } from '../words-schema';
+import { schemaWords } from '../words';
 import styles from './Form.module.css';
 import { isObject, type Json } from './json';
 import type { FieldProps } from './Node';

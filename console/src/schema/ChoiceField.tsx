@@ -4,7 +4,7 @@ import { Foreign } from '../ui/Foreign';
 import { visible } from '../ui/foreign-text';
 import { Select } from '../ui/Select';
 import { Segmented } from '../ui/Tabs';
-import { schemaWords } from '../words-schema';
+import { schemaWords } from '../words';
 import styles from './Form.module.css';
 import { equal, type Json } from './json';
 import { textOf, type FieldProps } from './Node';

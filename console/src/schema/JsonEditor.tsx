@@ -1,7 +1,7 @@
 import { useRef, useState } from 'react';
 
 import { classes } from '../ui/classes';
-import { schemaWords } from '../words-schema';
+import { schemaWords } from '../words';
 import styles from './JsonEditor.module.css';
 import { equal, stringify, type Json } from './json';
 import { tryParse, type JsonSyntaxError } from './parse';

@@ -4,7 +4,7 @@ import { Button, IconButton } from '../ui/Button';
 import { classes } from '../ui/classes';
 import { Foreign } from '../ui/Foreign';
 import { CloseIcon } from '../ui/icons';
-import { schemaWords } from '../words-schema';
+import { schemaWords } from '../words';
 import { ArrayField, ChoicesField } from './ArrayField';
 import { ArtifactField } from './ArtifactField';
 import { BooleanField, ConstField, EnumField } from './ChoiceField';

@@ -6,7 +6,7 @@ import { Input } from '../ui/Field';
 import { Foreign } from '../ui/Foreign';
 import { Glyph } from '../ui/Glyph';
 import { AddIcon, NextIcon } from '../ui/icons';
-import { schemaWords } from '../words-schema';
+import { schemaWords } from '../words';
 import { useForm } from './context';
 import styles from './Form.module.css';
 import { initialValue } from './initial';

@@ -1,6 +1,6 @@
 import { useCallback, useMemo, useState } from 'react';
 
-import { schemaWords } from '../words-schema';
+import { schemaWords } from '../words';
 import { FormContext } from './context';
 import styles from './Form.module.css';
 import type { Json } from './json';

@@ -2,7 +2,7 @@ import { useState, type ChangeEvent } from 'react';
 
 import { Button } from '../ui/Button';
 import { Input, TextArea } from '../ui/Field';
-import { schemaWords } from '../words-schema';
+import { schemaWords } from '../words';
 import styles from './Form.module.css';
 import { stringify } from './json';
 import { textOf, type FieldProps } from './Node';

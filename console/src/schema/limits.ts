@@ -1,7 +1,7 @@
 /** The limits of a field in words, beside its name. */
 
 import { formatCount } from '../format/number';
-import { schemaWords } from '../words-schema';
+import { schemaWords } from '../words';
 import type { Json } from './json';
 import type { JsonSchema } from './resolve';
 import type { Described } from './shape';

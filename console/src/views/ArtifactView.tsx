@@ -10,7 +10,7 @@ import { Foreign } from '../ui/Foreign';
 import { Glyph } from '../ui/Glyph';
 import { AttachmentIcon, DownloadIcon } from '../ui/icons';
 import { Failure } from '../ui/States';
-import { viewWords } from '../words-views';
+import { viewWords } from '../words';
 import styles from './ArtifactView.module.css';
 
 const PREVIEW_BYTES = 65_536;

@@ -9,7 +9,7 @@ import { Checkbox } from '../ui/Field';
 import { Foreign } from '../ui/Foreign';
 import { DownloadIcon } from '../ui/icons';
 import { isNumber } from '../schema/json';
-import { viewWords } from '../words-views';
+import { viewWords } from '../words';
 import { toCsv } from './csv';
 import styles from './DataTable.module.css';
 import { cellText, sortRows, type Sorting, type TableData } from './table-data';

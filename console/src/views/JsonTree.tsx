@@ -10,8 +10,7 @@ import { Glyph } from '../ui/Glyph';
 import { CopyIcon, MoreIcon, NextIcon } from '../ui/icons';
 import { Menu, MenuItem } from '../ui/Menu';
 import { ExactNumber, stringify, type Json } from '../schema/json';
-import { words } from '../words';
-import { viewWords } from '../words-views';
+import { viewWords, words } from '../words';
 import styles from './JsonTree.module.css';
 import { isContainer, shortOf, spellPath, treeRows, type Opened, type TreeRow } from './tree';
 

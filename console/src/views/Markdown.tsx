@@ -2,7 +2,7 @@ import { lexer, type Token, type Tokens } from 'marked';
 import { Fragment, useMemo, type ReactNode } from 'react';
 
 import { Foreign, Pieces } from '../ui/Foreign';
-import { viewWords } from '../words-views';
+import { viewWords } from '../words';
 import styles from './Markdown.module.css';
 
 const LONGEST = 200_000;

@@ -5,7 +5,7 @@ import { tryParse } from '../schema/parse';
 import { Chip } from '../ui/Chip';
 import { UntrustedIcon } from '../ui/icons';
 import { Segmented } from '../ui/Tabs';
-import { viewWords } from '../words-views';
+import { viewWords } from '../words';
 import { ArtifactById } from './ArtifactView';
 import { DataTable } from './DataTable';
 import { JsonTree } from './JsonTree';

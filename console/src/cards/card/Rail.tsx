@@ -131,7 +131,7 @@ function What({ card }: { card: Card }) {
             {destructive && <Chip tone="fail">{words.effects.destructive}</Chip>}
           </span>
         </Fact>
-        <Fact name={words.cards.repeated}>{words.replays[tool.replay] ?? tool.replay}</Fact>
+        <Fact name={words.retried}>{words.retries[tool.replay] ?? tool.replay}</Fact>
         {tool.source && (
           <Fact name={words.cards.source}>
             <span className="row">

@@ -11,7 +11,7 @@ import { Glyph } from '../../ui/Glyph';
 import { DangerIcon, DoneIcon, DownloadIcon } from '../../ui/icons';
 import { Menu, MenuItem } from '../../ui/Menu';
 import { Failure } from '../../ui/States';
-import { auditWords as words } from '../../words-audit';
+import { auditWords as words } from '../../words';
 import styles from './audit.module.css';
 
 const NAMES = { jsonl: 'events.jsonl', csv: 'events.csv' } as const;

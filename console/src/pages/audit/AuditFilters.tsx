@@ -2,7 +2,7 @@ import type { EventFilters } from '../../api/audit';
 import { gatewayNow } from '../../format/clock';
 import { Select } from '../../ui/Select';
 import { TextFilter } from '../../ui/TextFilter';
-import { auditWords } from '../../words-audit';
+import { auditWords } from '../../words';
 import styles from './audit.module.css';
 import { typeOptions } from './filters';
 

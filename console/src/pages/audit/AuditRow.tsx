@@ -13,7 +13,7 @@ import { Facts } from '../../ui/Facts';
 import { Foreign } from '../../ui/Foreign';
 import { Glyph } from '../../ui/Glyph';
 import { ToolName } from '../../ui/ToolName';
-import { auditWords } from '../../words-audit';
+import { auditWords } from '../../words';
 import { EventDetails } from '../runs/EventTable';
 import styles from './audit.module.css';
 

@@ -3,8 +3,7 @@
 import type { EventFilters } from '../../api/audit';
 import type { Event } from '../../api/types';
 import { textOf } from '../../live/events';
-import { words } from '../../words';
-import { auditWords } from '../../words-audit';
+import { auditWords, words } from '../../words';
 
 /** Types that are looked for together, as the API takes them. */
 const GROUPS: Record<keyof typeof auditWords.groups, string> = {

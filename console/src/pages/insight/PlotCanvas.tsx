@@ -6,7 +6,7 @@ import { formatClock, formatExact } from '../../format/time';
 import { usePreferences } from '../../shell/preferences';
 import { Foreign } from '../../ui/Foreign';
 import { useMedia } from '../../ui/media';
-import { insightWords } from '../../words-insight';
+import { insightWords } from '../../words';
 import { heights, type Plot, type PlotLine, type Steps } from './plot-data';
 import { drawn, plotOptions } from './plot-options';
 import styles from './insight.module.css';

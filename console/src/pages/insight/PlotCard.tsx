@@ -6,7 +6,7 @@ import { Foreign } from '../../ui/Foreign';
 import { DownloadIcon } from '../../ui/icons';
 import { Table } from '../../ui/Table';
 import { toCsv } from '../../views/csv';
-import { insightWords } from '../../words-insight';
+import { insightWords } from '../../words';
 import { PlotCanvas } from './PlotCanvas';
 import { plotRows, type Plot, type Steps } from './plot-data';
 import styles from './insight.module.css';

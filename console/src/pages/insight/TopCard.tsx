@@ -14,7 +14,7 @@ import { Segmented } from '../../ui/Tabs';
 import { Age } from '../../ui/Time';
 import { ToolName } from '../../ui/ToolName';
 import { toCsv } from '../../views/csv';
-import { insightWords as words } from '../../words-insight';
+import { insightWords as words } from '../../words';
 import styles from './insight.module.css';
 
 const GROUPS = ['tool', 'source', 'user', 'code'] as const;

@@ -2,7 +2,7 @@
 
 import type { CallFilter, Series } from '../../api/insight';
 import type { Json } from '../../schema/json';
-import { insightWords } from '../../words-insight';
+import { insightWords } from '../../words';
 
 export type Values = readonly (number | null)[];
 /** A colour of the design, or a part of it mixed with the ground. */

@@ -3,7 +3,7 @@
 import type { CallFilter, Series } from '../../api/insight';
 import { formatCount } from '../../format/number';
 import { formatDuration } from '../../format/time';
-import { insightWords as words } from '../../words-insight';
+import { insightWords as words } from '../../words';
 import { errorLines, metric, sum, type Plot, type PlotLine } from './plot-data';
 
 const FAST = { token: '--ok' };

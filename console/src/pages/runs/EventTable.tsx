@@ -12,7 +12,7 @@ import { List } from '../../ui/List';
 import { Select } from '../../ui/Select';
 import { Empty } from '../../ui/States';
 import { JsonTree } from '../../views/JsonTree';
-import { runWords } from '../../words-runs';
+import { runWords } from '../../words';
 import styles from './EventTable.module.css';
 import { tickLabel } from './scale';
 

@@ -8,7 +8,7 @@ import { Foreign } from '../../ui/Foreign';
 import { Table, type Column } from '../../ui/Table';
 import { Moment } from '../../ui/Time';
 import { ToolName } from '../../ui/ToolName';
-import { runWords } from '../../words-runs';
+import { runWords } from '../../words';
 import styles from './RunTable.module.css';
 import { StatusChip } from './status';
 

@@ -12,8 +12,7 @@ import { CopyBlock } from '../../ui/Copy';
 import { Select } from '../../ui/Select';
 import { Empty, Failure, Skeleton } from '../../ui/States';
 import { TextFilter } from '../../ui/TextFilter';
-import { words } from '../../words';
-import { runWords } from '../../words-runs';
+import { runWords, words } from '../../words';
 import { RunTable } from './RunTable';
 import styles from './RunsPage.module.css';
 

@@ -11,7 +11,7 @@ import { Glyph } from '../../ui/Glyph';
 import { ApprovedIcon, AskIcon, AttachmentIcon, NextIcon, ZoomInIcon, ZoomOutIcon } from '../../ui/icons';
 import { Segmented } from '../../ui/Tabs';
 import { ToolName } from '../../ui/ToolName';
-import { runWords } from '../../words-runs';
+import { runWords } from '../../words';
 import { orderScale, tickLabel, timeScale, type Scale } from './scale';
 import { allSpans, pausesOf, rowsOf, type Segment, type Span, type SpanRow } from './spans';
 import { statusTone } from './status';

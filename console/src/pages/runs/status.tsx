@@ -1,7 +1,7 @@
 import { Chip } from '../../ui/Chip';
 import { AskIcon, DoneIcon, FailureIcon, TryIcon, UnknownIcon, type Icon } from '../../ui/icons';
 import type { Tone } from '../../ui/tone';
-import { runWords } from '../../words-runs';
+import { runWords } from '../../words';
 
 const LOOKS: Record<string, { tone: Tone; icon: Icon }> = {
   running: { tone: 'run', icon: TryIcon },

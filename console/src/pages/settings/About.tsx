@@ -5,7 +5,7 @@ import { aboutQuery } from '../../api/queries';
 import { Chip } from '../../ui/Chip';
 import { Foreign } from '../../ui/Foreign';
 import { Failure, Skeleton } from '../../ui/States';
-import { settingsWords } from '../../words-settings';
+import { settingsWords } from '../../words';
 import styles from './settings.module.css';
 
 const say = settingsWords.about;

@@ -3,7 +3,7 @@ import { useState } from 'react';
 import { setPreferences, usePreferences } from '../../shell/preferences';
 import { Switch } from '../../ui/Field';
 import { Segmented } from '../../ui/Tabs';
-import { settingsWords } from '../../words-settings';
+import { settingsWords } from '../../words';
 import styles from './settings.module.css';
 
 const say = settingsWords;

@@ -11,7 +11,7 @@ import { Dialog } from '../../ui/Dialog';
 import { Checkbox, Field, Input, Switch } from '../../ui/Field';
 import { Select } from '../../ui/Select';
 import { Failure } from '../../ui/States';
-import { settingsWords } from '../../words-settings';
+import { settingsWords } from '../../words';
 import { scopesFor, withScope, type Scope } from './key-rules';
 import styles from './settings.module.css';
 

@@ -10,8 +10,7 @@ import { classes } from '../../ui/classes';
 import { Field, Input, TextArea } from '../../ui/Field';
 import { Foreign } from '../../ui/Foreign';
 import { Failure } from '../../ui/States';
-import { words } from '../../words';
-import { settingsWords } from '../../words-settings';
+import { settingsWords, words } from '../../words';
 import { argumentsOf } from './explain-arguments';
 import styles from './settings.module.css';
 

@@ -13,8 +13,7 @@ import { AddIcon, RemoveIcon } from '../../ui/icons';
 import { Empty, Failure, Skeleton } from '../../ui/States';
 import { Table, type Column } from '../../ui/Table';
 import { Age, Moment } from '../../ui/Time';
-import { words } from '../../words';
-import { settingsWords } from '../../words-settings';
+import { settingsWords, words } from '../../words';
 import { CreateKey } from './CreateKey';
 import styles from './settings.module.css';
 

@@ -5,8 +5,7 @@ import type { PolicyRule } from '../../api/types';
 import { Chip } from '../../ui/Chip';
 import { Foreign } from '../../ui/Foreign';
 import { Failure, Skeleton } from '../../ui/States';
-import { words } from '../../words';
-import { settingsWords } from '../../words-settings';
+import { settingsWords, words } from '../../words';
 import { Explain } from './Explain';
 import styles from './settings.module.css';
 

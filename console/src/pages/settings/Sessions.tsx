@@ -10,8 +10,7 @@ import { Foreign } from '../../ui/Foreign';
 import { Empty, Failure, Skeleton } from '../../ui/States';
 import { Table, type Column } from '../../ui/Table';
 import { Age, Moment } from '../../ui/Time';
-import { words } from '../../words';
-import { settingsWords } from '../../words-settings';
+import { settingsWords, words } from '../../words';
 
 const say = settingsWords;
 const titles = say.sessionColumns;

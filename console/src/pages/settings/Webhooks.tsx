@@ -7,8 +7,7 @@ import { Dot } from '../../ui/Dot';
 import { Foreign } from '../../ui/Foreign';
 import { Empty, Failure, Skeleton } from '../../ui/States';
 import { Table, type Column } from '../../ui/Table';
-import { words } from '../../words';
-import { settingsWords } from '../../words-settings';
+import { settingsWords, words } from '../../words';
 
 type Webhook = Stats['webhooks'][number];
 

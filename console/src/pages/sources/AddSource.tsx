@@ -14,7 +14,7 @@ import { Failure } from '../../ui/States';
 import { Segmented } from '../../ui/Tabs';
 import { toast } from '../../ui/Toast';
 import { ToolName } from '../../ui/ToolName';
-import { sourceWords } from '../../words-sources';
+import { sourceWords } from '../../words';
 import { effectLook, verdictLook } from '../tools/effects';
 import styles from './AddSource.module.css';
 

@@ -9,8 +9,7 @@ import { classes } from '../../ui/classes';
 import { Foreign } from '../../ui/Foreign';
 import { AgainIcon } from '../../ui/icons';
 import { Failure } from '../../ui/States';
-import { words } from '../../words';
-import { sourceWords } from '../../words-sources';
+import { sourceWords, words } from '../../words';
 import { PartDiff } from '../tools/PartDiff';
 import styles from './Sources.module.css';
 

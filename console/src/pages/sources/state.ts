@@ -3,7 +3,7 @@
 import type { Source } from '../../api/types';
 import { formatAge, formatCountdown } from '../../format/time';
 import type { Tone } from '../../ui/tone';
-import { sourceWords } from '../../words-sources';
+import { sourceWords } from '../../words';
 
 export interface SourceLook {
   tone: Tone | 'half';

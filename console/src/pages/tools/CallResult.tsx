@@ -14,7 +14,7 @@ import { Foreign } from '../../ui/Foreign';
 import { AskIcon, DoneIcon, FailureIcon } from '../../ui/icons';
 import { Failure } from '../../ui/States';
 import { ResultView } from '../../views/ResultView';
-import { toolWords } from '../../words-tools';
+import { toolWords } from '../../words';
 import styles from './TryIt.module.css';
 import type { CallState, Progress } from './use-call';
 

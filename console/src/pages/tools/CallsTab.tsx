@@ -7,7 +7,7 @@ import { formatCount, formatPart } from '../../format/number';
 import { formatDuration } from '../../format/time';
 import { Facts } from '../../ui/Facts';
 import { Empty, Failure, Skeleton } from '../../ui/States';
-import { toolWords } from '../../words-tools';
+import { toolWords } from '../../words';
 import { RunTable } from '../runs/RunTable';
 import styles from './Tabs.module.css';
 

@@ -2,7 +2,7 @@ import { useState } from 'react';
 
 import { CopyBlock } from '../../ui/Copy';
 import { Segmented } from '../../ui/Tabs';
-import { toolWords } from '../../words-tools';
+import { toolWords } from '../../words';
 import { curlCommand, pythonCode, shellCommand, type CallToCopy } from './elsewhere';
 import styles from './TryIt.module.css';
 

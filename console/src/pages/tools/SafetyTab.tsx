@@ -5,7 +5,7 @@ import type { Tool } from '../../api/types';
 import { Chip } from '../../ui/Chip';
 import { Facts } from '../../ui/Facts';
 import { Foreign } from '../../ui/Foreign';
-import { toolWords } from '../../words-tools';
+import { toolWords, words } from '../../words';
 import { effectLook, verdictLook } from './effects';
 import { PartDiff } from './PartDiff';
 import styles from './Tabs.module.css';
@@ -25,7 +25,7 @@ export function SafetyTab({ tool }: { tool: Tool }) {
       </>,
     ],
     [toolWords.isDestructive, yesNo(tool.safety.destructive)],
-    [toolWords.replay, toolWords.replays[tool.replay]],
+    [words.retried, words.retries[tool.replay]],
     [toolWords.touches, touches(tool)],
     [toolWords.openWorld, yesNo(tool.safety.open_world)],
   ];

@@ -5,7 +5,7 @@ import { fromPlain, stringify } from '../../schema/json';
 import { CopyButton } from '../../ui/Copy';
 import { Segmented } from '../../ui/Tabs';
 import { JsonTree } from '../../views/JsonTree';
-import { toolWords } from '../../words-tools';
+import { toolWords } from '../../words';
 import { SchemaTree } from './SchemaTree';
 import styles from './Tabs.module.css';
 

@@ -6,7 +6,7 @@ import { classes } from '../../ui/classes';
 import { Foreign } from '../../ui/Foreign';
 import { Glyph } from '../../ui/Glyph';
 import { NextIcon } from '../../ui/icons';
-import { toolWords } from '../../words-tools';
+import { toolWords } from '../../words';
 import styles from './SchemaTree.module.css';
 
 const OPEN_DEPTH = 2;

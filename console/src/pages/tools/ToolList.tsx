@@ -16,8 +16,7 @@ import { List } from '../../ui/List';
 import { Select } from '../../ui/Select';
 import { Empty, Failure, Skeleton } from '../../ui/States';
 import { ToolName } from '../../ui/ToolName';
-import { words } from '../../words';
-import { toolWords } from '../../words-tools';
+import { toolWords, words } from '../../words';
 import { effectLook } from './effects';
 import styles from './Tools.module.css';
 
@@ -132,7 +131,7 @@ function Filters({ filters, facets, onChange }: { filters: ToolFilters; facets: 
         counts={facets.side_effects}
         value={filters.effect ?? ''}
         onChange={(effect) => onChange({ effect })}
-        wordOf={(effect) => toolWords.effects[effect] ?? effect}
+        wordOf={(effect) => words.effects[effect] ?? effect}
       />
       <Facet
         label={toolWords.anyVerdict}

@@ -3,7 +3,7 @@ import { useParams, useSearch } from '@tanstack/react-router';
 import { classes } from '../../ui/classes';
 import { useDesktop } from '../../ui/media';
 import { Empty } from '../../ui/States';
-import { toolWords } from '../../words-tools';
+import { toolWords } from '../../words';
 import { ToolDetail } from './ToolDetail';
 import { ToolList } from './ToolList';
 import styles from './Tools.module.css';

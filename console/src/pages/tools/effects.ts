@@ -2,7 +2,7 @@
 
 import { AskIcon, DangerIcon, DoneIcon, FailureIcon, ReadsIcon, SendsIcon, UnknownIcon, WritesIcon, type Icon } from '../../ui/icons';
 import type { Tone } from '../../ui/tone';
-import { toolWords } from '../../words-tools';
+import { toolWords, words } from '../../words';
 
 interface Look {
   tone: Tone;
@@ -17,8 +17,8 @@ interface Effects {
 
 /** The effect of a tool; a destructive one comes first. */
 export function effectLook({ side_effects: effect, destructive }: Effects): Look {
-  const word = toolWords.effects[effect] ?? effect;
-  if (destructive === true) return { tone: 'fail', icon: DangerIcon, word: effect === 'read' || effect === 'pure' ? toolWords.destructive : word };
+  const word = words.effects[effect] ?? effect;
+  if (destructive === true) return { tone: 'fail', icon: DangerIcon, word: effect === 'read' || effect === 'pure' ? (words.effects.destructive ?? word) : word };
   switch (effect) {
     case 'pure':
     case 'read':
