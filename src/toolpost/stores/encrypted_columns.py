@@ -85,10 +85,11 @@ def decrypt_record(cipher: RowCipher, encrypted: bytes, *row: str) -> Any:
 def check_prefixes(found: Mapping[str, Iterable[bytes]], cipher: Cipher, what: str) -> None:
     """Raise StoreError if the key of the log, or all of the newest values, were encrypted with a key that is missing.
 
-    `found` has prefixes of values by table, those of `CHECKED`. A damaged value of another table is not an error. A
-    database without values has any key.
+    `found` has prefixes of values by table, those of `CHECKED`. A damaged value is not an error, as is a key of the log
+    that is too short. A database without values has any key.
     """
-    log_keys, values = found["ledger"], {prefix for prefixes in found.values() for prefix in prefixes}
+    log_keys = [prefix for prefix in found["ledger"] if len(prefix) == KEY_PREFIX]
+    values = {prefix for prefixes in found.values() for prefix in prefixes}
     if values and not any(map(cipher.knows, log_keys or values)):
         raise wrong_key(what, cipher)
 
