@@ -266,7 +266,14 @@ async def test_a_session_on_this_machine_ends_with_the_gateway(tmp_path: Path) -
 async def test_elsewhere_a_session_ends_after_twelve_hours_without_a_request_and_after_seven_days(gate: Served) -> None:
     now = [1000.0]
     emitter, store = gate.box.router.emitter, gate.box.store
-    sessions = Sessions(store.sessions, store.caller_keys, emitter, gateway="g", clock=lambda: now[0])
+    sessions = Sessions(
+        store.sessions,
+        store.caller_keys,
+        emitter,
+        gateway="g",
+        operator=Principal.parse(OPERATOR),
+        clock=lambda: now[0],
+    )
     key, _ = new_caller_key("desk", Principal("acme", "ann"), ["answer"], by=OPERATOR)
     await store.caller_keys.add(key)
     caller = gate_caller(key.id)
@@ -287,7 +294,7 @@ async def test_elsewhere_a_session_ends_after_twelve_hours_without_a_request_and
 
 async def test_the_operators_session_and_ticket_are_for_this_machine(gate: Served) -> None:
     emitter, store = gate.box.router.emitter, gate.box.store
-    sessions = Sessions(store.sessions, store.caller_keys, emitter, gateway="g")
+    sessions = Sessions(store.sessions, store.caller_keys, emitter, gateway="g", operator=Principal.parse(OPERATOR))
     me = gate_caller("x")._replace(id="operator")
     _, text = await sessions.issue_ticket(me)
     with pytest.raises(Problem, match="for this machine"):

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
+import time
 import webbrowser
+from hmac import compare_digest
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,15 +15,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from toolpost.cli.commands import CommonOptions
-from toolpost.cli.runner import run_command
-from toolpost.contracts.errors import ConfigError, ToolError
+from toolpost.cli.runner import no_source, run_with_box
+from toolpost.contracts.errors import ToolError
+from toolpost.contracts.principal import Principal
 from toolpost.schema.json_values import is_object
-from toolpost.wire.local_http import post_local
+from toolpost.wire.local_http import get_local
 
 if TYPE_CHECKING:
     from toolpost.cli.output import Output
+    from toolpost.contracts.storage import Store
+    from toolpost.toolbox.box import Toolbox
 
-_ANSWER_S, _CREATED = 10.0, 201
+_ANSWER_S = 10.0
 _LINK_FILE = "open.html"
 
 
@@ -36,19 +42,20 @@ def open_console(
     The link is valid for two minutes and for one sign-in.
     """
 
-    async def work(output: Output) -> int:
-        from toolpost.configuration.loading import load_settings
-        from toolpost.gateway.caller_keys import local_token
-
-        settings = load_settings(common.config).settings
-        folder = settings.data_dir
-        if folder is None:
-            raise ConfigError("data_dir: null keeps no token for callers; give the gateway a data folder")
+    async def work(box: Toolbox, output: Output) -> int:
         may_print = output.is_terminal and not output.as_json
         if no_browser and not may_print:
             raise ToolError("the link signs in, so it is printed to a terminal only", code="not_a_terminal")
+        folder = box.settings.data_dir
+        if folder is None:
+            raise ToolError(
+                "no gateway of this folder runs, because there is no data folder; start one with `toolpost up`, or "
+                "give the --config that it was started with",
+                code="no_gateway",
+            )
         address = f"http://127.0.0.1:{port}"
-        link = sign_in_link(address, await request_ticket(address, local_token(folder, settings.server.token)))
+        await check_gateway(box.store, address, port)
+        link = sign_in_link(address, await operator_ticket(box.store, common.user))
         if no_browser:
             output.text(link)
         elif await asyncio.to_thread(webbrowser.open, write_link(folder, link).as_uri()):
@@ -57,7 +64,7 @@ def open_console(
             raise ToolError("there is no browser here; --no-browser prints the link to a terminal", code="no_browser")
         return 0
 
-    run_command(work, common)
+    run_with_box(work, common, no_source)
 
 
 def sign_in_link(address: str, ticket: str) -> str:
@@ -75,21 +82,35 @@ def write_link(folder: Path, link: str) -> Path:
     return path
 
 
-async def request_ticket(address: str, token: str) -> str:
-    """Return a new ticket of the gateway at an address; raise ToolError if no gateway of this data folder answers."""
-    headers = {"Authorization": f"Bearer {token}"}
+async def operator_ticket(store: Store, user: str) -> str:
+    """Write a ticket of the operator to the store, where the running gateway finds it, and return its text."""
+    from toolpost.gateway.access import operator_caller
+    from toolpost.gateway.sessions import issue_ticket
+
+    _, text = await issue_ticket(store.sessions, operator_caller(Principal.parse(user)), now=time.time())
+    return text
+
+
+async def check_gateway(store: Store, address: str, port: int) -> None:
+    """Raise ToolError unless a gateway of this data folder answers at an address; it receives no secret."""
+    from toolpost.gateway.access import IDENTITY
+    from toolpost.gateway.identity import prove_identity
+
+    challenge = secrets.token_hex(32)
     try:
-        status, ticket = await post_local(f"{address}/api/v1/tickets", headers=headers, timeout_s=_ANSWER_S)
+        _, answer = await get_local(f"{address}{IDENTITY}?challenge={challenge}", timeout_s=_ANSWER_S)
     except OSError as error:
         reason = getattr(error, "reason", error)
         raise ToolError(
             f"no gateway answers at {address}: {reason}; start it with `toolpost up`, or give its --port",
             code="no_gateway",
         ) from None
-    if status != _CREATED or not is_object(ticket):
+    proof = answer.get("proof") if is_object(answer) else None
+    if not isinstance(proof, str) or not compare_digest(
+        proof.encode(), prove_identity(store, challenge, port).encode()
+    ):
         raise ToolError(
-            f"the gateway at {address} refused a ticket (HTTP {status}): it runs on another data folder, or its "
-            "version is older; give the --config that it was started with",
-            code="ticket_refused",
+            f"the program at {address} is not the gateway of this data folder: it is another program, runs on another "
+            "data folder, or its version is older; give the --config that it was started with, or its --port",
+            code="other_gateway",
         )
-    return str(ticket["ticket"])

@@ -18,9 +18,9 @@ import typer
 from msgspec.structs import replace
 
 from toolpost.cli.commands import CommonOptions, Config, User, default_user
-from toolpost.cli.console import request_ticket, sign_in_link
+from toolpost.cli.console import operator_ticket, sign_in_link
 from toolpost.cli.output import Output, count
-from toolpost.cli.runner import collect_garbage, describe_problems, run_command
+from toolpost.cli.runner import collect_garbage, describe_problems, no_source, run_command
 from toolpost.configuration.defaults import FILE_NAME
 from toolpost.contracts.errors import ConfigError
 
@@ -568,9 +568,9 @@ async def run_workers(
             await pool.all_ready.wait()
             options.announce(listening, loaded, output)
             if output.is_terminal and not output.as_json:
-                address = options.local_address(listening)
-                ticket = await request_ticket(address, _operator_token(loaded))
-                output.text(f"Console: {sign_in_link(address, ticket)}")
+                async with no_source(loaded) as box:
+                    ticket = await operator_ticket(box.store, options.user)
+                output.text(f"Console: {sign_in_link(options.local_address(listening), ticket)}")
             notify_service_manager("READY=1")
 
         loop = asyncio.get_running_loop()

@@ -40,10 +40,11 @@ SESSIONS = "/api/v1/sessions"
 REDEEM = f"{SESSIONS}/redeem"
 SIGN_IN_START, SIGN_IN_CALLBACK = "/sign-in/start", "/sign-in/callback"
 DOWNLOADS = "/api/v1/downloads"  # with a token instead of a bearer
+IDENTITY = "/api/v1/identity"
 SIGN_INS_PER_MINUTE = 10
 _SIGN_INS = frozenset({("POST", SESSIONS), ("POST", REDEEM), ("GET", SIGN_IN_START)})
 _OPEN = frozenset(
-    {"/healthz", "/readyz", "/openapi.json", AGENT_CARD, REDEEM, SIGN_IN_START, SIGN_IN_CALLBACK, DOWNLOADS}
+    {"/healthz", "/readyz", "/openapi.json", AGENT_CARD, REDEEM, SIGN_IN_START, SIGN_IN_CALLBACK, DOWNLOADS, IDENTITY}
 )
 _OF_AGENTS = ("/mcp/", "/a2a")
 _OPEN_BELOW = (METADATA, "/oauth/")
@@ -238,8 +239,7 @@ class Callers:
         tokens: CallerTokens | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        everything = frozenset(SCOPES)
-        self.operator = Caller(OPERATOR_ID, operator, everything, interactive=True, grants=everything)
+        self.operator = operator_caller(operator)
         self.token = token
         self.sessions = sessions
         self.key_uses: dict[str, float] = {}  # when each key was last used in this process
@@ -281,6 +281,12 @@ class Callers:
             grants=frozenset() if is_agents else key.scopes,
             expires_at=key.expires_at,
         )
+
+
+def operator_caller(principal: Principal) -> Caller:
+    """Return the caller with the token of the data folder, who has all rights."""
+    everything = frozenset(SCOPES)
+    return Caller(OPERATOR_ID, principal, everything, interactive=True, grants=everything)
 
 
 def caller_of(claims: Mapping[str, Any], oidc: OidcSettings) -> Caller:

@@ -159,6 +159,6 @@ async def open_callers(
             stack.push_async_callback(tokens.close)
         who = Principal.parse(operator)
         run = secrets.token_hex(16) if gateway is None else gateway
-        sessions = Sessions(box.store.sessions, keys, box.router.emitter, gateway=run)
+        sessions = Sessions(box.store.sessions, keys, box.router.emitter, gateway=run, operator=who)
         token = local_token(folder, settings.server.token)
         yield Callers(operator=who, token=token, keys=keys, sessions=sessions, oidc=oidc, tokens=tokens)

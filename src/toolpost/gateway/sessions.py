@@ -26,7 +26,7 @@ from toolpost.contracts.callers import (
 from toolpost.contracts.errors import ToolAuthError
 from toolpost.contracts.events import EventCode
 from toolpost.contracts.ids import IdMaker
-from toolpost.contracts.principal import LOCAL_TENANT
+from toolpost.contracts.principal import LOCAL_TENANT, Principal
 from toolpost.gateway.problems import Problem
 
 if TYPE_CHECKING:
@@ -57,7 +57,8 @@ class Sessions:
     """Open, identify and end the console sessions of a gateway.
 
     `gateway` identifies this run of the gateway in all of its workers: a session on the loopback interface, or of the
-    operator, ends with it. Another program may use the port afterwards, and would receive the bearer.
+    operator, ends with it. Another program may use the port afterwards, and would receive the bearer. Sessions of the
+    operator run as the principal `operator`.
     """
 
     def __init__(
@@ -67,12 +68,14 @@ class Sessions:
         emitter: EventEmitter,
         *,
         gateway: str,
+        operator: Principal,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._sessions = sessions
         self._keys = keys
         self._emitter = emitter
         self._gateway = gateway
+        self._operator = operator
         self._clock = clock
 
     async def open(self, caller: Caller, *, on_loopback: bool) -> OpenedSession:
@@ -85,10 +88,7 @@ class Sessions:
 
     async def issue_ticket(self, caller: Caller) -> tuple[SignInTicket, str]:
         """Store a ticket that opens one session of a caller; return it with its text, which is never stored."""
-        _check_person(caller)
-        ticket, text = _ticket_of(caller, self._clock())
-        await self._sessions.add_ticket(ticket)
-        return ticket, text
+        return await issue_ticket(self._sessions, caller, now=self._clock())
 
     async def redeem(self, text: str, *, is_local: bool, on_loopback: bool) -> OpenedSession:
         """Open the session of a ticket; raise Problem if it is unknown, expired or used.
@@ -120,10 +120,10 @@ class Sessions:
     async def _open(self, ticket: SignInTicket, *, on_loopback: bool) -> OpenedSession:
         now, secret = self._clock(), secrets.token_urlsafe(32)
         longest = now + LONGEST_S
-        is_bound = on_loopback or ticket.credential == OPERATOR_ID
+        is_operators = ticket.credential == OPERATOR_ID
         session = CallerSession(
             id=IdMaker(secure=True).random_part(),
-            principal=ticket.principal,
+            principal=self._operator if is_operators else ticket.principal,
             scopes=ticket.scopes,
             answers=ticket.answers,
             digest=hashlib.sha256(secret.encode()).digest(),
@@ -131,7 +131,7 @@ class Sessions:
             created_at=now,
             used_at=now,
             expires_at=longest if ticket.session_expires_at is None else min(longest, ticket.session_expires_at),
-            gateway=self._gateway if is_bound else "",
+            gateway=self._gateway if on_loopback or is_operators else "",
         )
         await self._sessions.add(session)
         self._emitter.emit_session(EventCode.SESSION_CREATED, session, expires_at=session.expires_at)
@@ -188,6 +188,14 @@ class Sessions:
         user = None if "admin" in caller.scopes else caller.principal.user
         found = await self._sessions.list(tenant=caller.principal.tenant, user=user)
         return [session for session in found if not await self._end_of(session)]
+
+
+async def issue_ticket(sessions: SessionStore, caller: Caller, *, now: float) -> tuple[SignInTicket, str]:
+    """Store a ticket that opens one session of a caller in any gateway on this store; return it with its text."""
+    _check_person(caller)
+    ticket, text = _ticket_of(caller, now)
+    await sessions.add_ticket(ticket)
+    return ticket, text
 
 
 def caller_of_session(session: CallerSession) -> Caller:

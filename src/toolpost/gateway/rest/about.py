@@ -1,4 +1,4 @@
-"""The operation that describes the gateway: version, extras, workers, storage and problems."""
+"""Operations that describe the gateway: version, extras, workers, storage, problems, and a proof of its identity."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from starlette.responses import Response
 
 from toolpost import __version__
 from toolpost.console.files import console_build
+from toolpost.gateway.identity import prove_identity
 from toolpost.gateway.rest.operations import JsonResponse, Operations, RestRequest
-from toolpost.gateway.rest.schema_builders import ref
+from toolpost.gateway.rest.schema_builders import TEXT, record, ref
 
 OPERATIONS = Operations("about")
 _REQUIREMENT = re.compile(r"^([A-Za-z0-9._-]+).*;.*extra == [\"']([^\"']+)[\"']")
@@ -27,7 +28,7 @@ async def show_about(request: RestRequest) -> Response:
             "version": __version__,
             "build": console_build(),
             "python": platform.python_version(),
-            "platform": platform.platform(terse=True),
+            "platform": f"{platform.system()} {platform.release()}",
             "extras": installed_extras(),
             "workers": 1 if service.siblings is None else service.siblings.workers,
             "public_url": service.public_url,
@@ -41,6 +42,19 @@ async def show_about(request: RestRequest) -> Response:
             "problems": box.problems,
         }
     )
+
+
+@OPERATIONS.declare(
+    "GET",
+    "/identity",
+    no_caller=True,
+    query={"challenge": {"type": "string", "pattern": "^[0-9a-f]{64}$", "description": "Random, in hex"}},
+    answers={200: record({"proof": {**TEXT, "description": "Differs for each challenge and port"}})},
+)
+async def show_identity(request: RestRequest) -> Response:
+    """Prove that this is the gateway of its data folder, to a command that has the folder."""
+    port: int = request.raw.scope["server"][1]
+    return JsonResponse({"proof": prove_identity(request.box.store, request.query.get("challenge", ""), port)})
 
 
 def installed_extras() -> dict[str, bool]:

@@ -1,0 +1,18 @@
+"""Proof that the program on a port is the gateway of a data folder, for a command that signs in there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from toolpost.contracts.storage import Store
+
+_MAC = "gateway identity"
+
+
+def prove_identity(store: Store, challenge: str, port: int) -> str:
+    """Return a MAC with the key of the store, in hex.
+
+    It covers the port: a program that passes the challenge on to the gateway on another port gets a wrong proof.
+    """
+    return store.mac(_MAC, f"{port} {challenge}".encode()).hex()
