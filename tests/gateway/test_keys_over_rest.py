@@ -101,3 +101,17 @@ async def test_an_admin_of_the_issuer_makes_no_key_of_the_operator(tmp_path: Pat
 
     assert [(one.status_code, one.json()["code"]) for one in refused] == [(403, "operator_required")] * 2
     assert (agents.status_code, made.status_code) == (201, 201)
+
+
+@pytest.mark.parametrize("body", [{"scopes": ["call"], "person": True}, {"scopes": ["answer"]}, {"scopes": ["admin"]}])
+async def test_an_admin_of_a_tenant_makes_no_key_that_signs_in_as_another_person(gate: Served, body: Any) -> None:
+    admin, operator = await gate.key("acme:ann", "admin"), await gate.key("local:olga", "admin")
+    session = (await gate.http.post("/api/v1/sessions", headers=admin)).json()["token"]
+    callers = [admin, {"Authorization": f"Bearer {session}"}]
+    others = [await gate.http.post(PATH, json={"name": "eva", **body}, headers=one) for one in callers]
+    own = await gate.http.post(PATH, json={"name": "desk", "for": "ann", **body}, headers=admin)
+    agents = await gate.http.post(PATH, json={"name": "bot", "scopes": ["call"]}, headers=admin)
+    operators = await gate.http.post(PATH, json={"name": "eva", "scopes": ["answer"]}, headers=operator)
+
+    assert [(one.status_code, one.json()["code"]) for one in others] == [(403, "key_of_another_person")] * 2
+    assert (own.status_code, agents.status_code, operators.status_code) == (201, 201, 201)

@@ -71,6 +71,7 @@ async def create_key(request: RestRequest) -> Response:
     body = request.body
     user = _user_of(request, body.get("for") or body["name"])
     _check_operator(request, user, body["scopes"])
+    _check_own(request, user, body["scopes"], person=body.get("person", False))
     key, token = await create_caller_key(
         request.box,
         body["name"],
@@ -109,6 +110,17 @@ def _check_operator(request: RestRequest, user: Principal, scopes: Collection[st
             "such a key, or with `toolpost keys create` on the gateway's machine"
         )
         raise Problem(403, "operator_required", detail)
+
+
+def _check_own(request: RestRequest, user: Principal, scopes: Collection[str], *, person: bool) -> None:
+    """Raise Problem for a key that signs in as another person, who could then approve the creator's own calls."""
+    signs_in = person or any(scope != "call" for scope in scopes)
+    if signs_in and user != request.caller.principal and not request.caller.is_operator:
+        detail = (
+            f"this key would sign in as {user}, and you could approve your own calls with it: you can create such a "
+            "key for yourself only. The operator creates one for another person with `toolpost keys create`"
+        )
+        raise Problem(403, "key_of_another_person", detail)
 
 
 def _user_of(request: RestRequest, name: str) -> Principal:
