@@ -7,8 +7,8 @@ from pathlib import Path
 from tests.stores.conftest import AnyStore
 from toolpost.contracts.questions import Answer
 from toolpost.contracts.storage import Retention
+from toolpost.stores import content_files
 from toolpost.stores.pauses import PlannerPauses
-from toolpost.stores.sqlite import artifacts
 from toolpost.stores.sqlite.store import SQLiteStore
 from toolpost.testing.stores.samples import (
     artifact,
@@ -46,7 +46,7 @@ async def test_files_that_nobody_names_go(sqlite: SQLiteStore, tmp_path: Path) -
     fresh.touch()
     stale.touch()
     os.utime(fresh, (NOW, NOW))
-    os.utime(stale, (NOW - artifacts.STALE_S - 1,) * 2)
+    os.utime(stale, (NOW - content_files.STALE_S - 1,) * 2)
 
     removed = await sqlite.prune(Retention(), now=NOW)
 

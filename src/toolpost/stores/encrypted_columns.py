@@ -61,6 +61,15 @@ ENCRYPTED = (
     EncryptedColumn("state", "body", ("kind", "key", "item"), ()),
 )
 """All encrypted columns of a database, except the contents of artifacts."""
+PRIMARY_KEYS = {
+    "journal": ("call_id", "step"),
+    "keys": ("tenant", "user", "key"),
+    "pending": ("id",),
+    "tokens": ("tenant", "user", "issuer", "resource", "client"),
+    "ledger": ("id",),
+    "state": ("kind", "key", "item"),
+}
+"""The primary keys of the tables with encrypted columns."""
 CHECKED = (("pending", "action"), ("journal", "call"), ("tokens", "body"), ("state", "body"), ("ledger", "key"))
 """Columns with values that show whether the key of a database is available."""
 KEY_PREFIX = 16

@@ -27,6 +27,7 @@ from toolpost.stores.ledger import Ledger
 from toolpost.stores.pending_rows import STATUS_COLUMNS, status_mac
 from toolpost.stores.run_details import describe_run, read_facts
 from toolpost.stores.run_heads import ASKED, FINISHED, RunHead, find_open_calls, find_second_answers, join_codes
+from toolpost.stores.sql.database import Database
 from toolpost.stores.sqlite.changes import EVENTS, run_topic
 from toolpost.stores.sqlite.context import SQLiteContext
 from toolpost.stores.sqlite.event_appender import HEAD_COLUMNS, load_ledger
@@ -74,6 +75,10 @@ _STRAY_QUESTIONS = f"""
 SELECT {STATUS_COLUMNS}, mac FROM pending
 WHERE NOT EXISTS (SELECT 1 FROM runs WHERE runs.run_id = pending.run_id AND runs.tenant = pending.tenant)
 """  # noqa: S608
+_NEXT = """
+SELECT last_id, tenant, segments.user, segments.tool_name, events FROM segments JOIN runs ON runs.nr = segments.run
+WHERE last_id > :after ORDER BY last_id LIMIT :limit
+"""
 _PROGRESS = int(EventCode.SUBAGENT_ACTION)
 _WILDCARD = re.compile(r"[*?\[]")
 _WITH_PREFIX = " AND tool_name >= :prefix AND tool_name <= :prefix || char(0x10ffff)"  # read from the index
@@ -257,6 +262,11 @@ class SQLiteEventLog:
                 db.execute("ROLLBACK")
 
         return await self._shared.reader.query(work)
+
+
+def read_next_segments(db: Database, after: int, limit: int) -> list[tuple[Any, ...]]:
+    """Return the position, the tenant, user and tool, and the events of the next segments."""
+    return db.execute(_NEXT, {"after": after, "limit": limit}).fetchall()
 
 
 def _where(*, tenant: str | None = None, run_id: str | None = None) -> str:

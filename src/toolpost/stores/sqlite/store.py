@@ -32,13 +32,21 @@ from toolpost.contracts.storage import (
     WebhookStore,
 )
 from toolpost.stores.changes import Changes
+from toolpost.stores.content_files import ContentFiles
 from toolpost.stores.durable_files import make_private_folder
 from toolpost.stores.encryption import RowCipher
 from toolpost.stores.ledger import Ledger
 from toolpost.stores.registry import StoreCheck, StoreOptions
 from toolpost.stores.sessions import EncryptedSessionStore
-from toolpost.stores.sqlite.artifacts import ContentFiles, SQLiteArtifactStore
-from toolpost.stores.sqlite.caller_keys import SQLiteCallerKeys
+from toolpost.stores.sql.artifacts import SQLArtifactStore
+from toolpost.stores.sql.caller_keys import SQLCallerKeys
+from toolpost.stores.sql.erasure import Forgetter
+from toolpost.stores.sql.key_rotation import KeyRotation
+from toolpost.stores.sql.metrics import SQLMetricStore
+from toolpost.stores.sql.pruning import Pruner
+from toolpost.stores.sql.state import SQLStateTable
+from toolpost.stores.sql.tokens import SQLTokenRows
+from toolpost.stores.sql.webhooks import SQLWebhookStore
 from toolpost.stores.sqlite.calls import SQLiteCancelStore, SQLiteIdempotencyStore, SQLiteJournal
 from toolpost.stores.sqlite.changes import EVENTS, is_of_events, read_states, run_topic
 from toolpost.stores.sqlite.context import SQLiteContext
@@ -50,18 +58,13 @@ from toolpost.stores.sqlite.database import (
     store_error,
     truncate_wal,
 )
-from toolpost.stores.sqlite.erasure import Forgetter
 from toolpost.stores.sqlite.event_appender import EventAppender, open_ledger
-from toolpost.stores.sqlite.event_log import SQLiteEventLog
-from toolpost.stores.sqlite.key_rotation import KeyRotation, check_key
+from toolpost.stores.sqlite.event_log import SQLiteEventLog, read_next_segments
+from toolpost.stores.sqlite.key_check import check_key
 from toolpost.stores.sqlite.liveness import Liveness
-from toolpost.stores.sqlite.metrics import SQLiteMetricStore
 from toolpost.stores.sqlite.pending import SQLitePendingStore
-from toolpost.stores.sqlite.pruning import Pruner
-from toolpost.stores.sqlite.state import SQLiteStateTable
-from toolpost.stores.sqlite.tokens import SQLiteTokenRows
+from toolpost.stores.sqlite.shared_statements import SharedSQLite
 from toolpost.stores.sqlite.transactions import TransactionRunner
-from toolpost.stores.sqlite.webhooks import SQLiteWebhookStore
 from toolpost.stores.state import EncryptedStateStore
 from toolpost.stores.threads import DAEMON_THREADS, StoreThreads
 from toolpost.stores.writer import Item, Writer
@@ -92,19 +95,21 @@ class SQLiteStore:
         self.journal: Journal = SQLiteJournal(shared)
         self.pending: PendingStore = SQLitePendingStore(shared)
         self.idempotency: IdempotencyStore = SQLiteIdempotencyStore(shared)
-        self.caller_keys: CallerKeyStore = SQLiteCallerKeys(shared)
-        self.webhooks: WebhookStore = SQLiteWebhookStore(shared)
-        self.metrics: MetricStore = SQLiteMetricStore(shared)
         self.cancels: CancelStore = SQLiteCancelStore(shared)
-        self.artifacts: ArtifactStore = SQLiteArtifactStore(shared, files, IdMaker(shared.clock, secure=True))
-        self.tokens: TokenRows = SQLiteTokenRows(shared)
-        table = SQLiteStateTable(shared)
+        database = SharedSQLite(shared)
+        self.caller_keys: CallerKeyStore = SQLCallerKeys(database)
+        self.webhooks: WebhookStore = SQLWebhookStore(database)
+        self.metrics: MetricStore = SQLMetricStore(database, read_next_segments)
+        self.artifacts: ArtifactStore = SQLArtifactStore(database, files, IdMaker(shared.clock, secure=True))
+        self.tokens: TokenRows = SQLTokenRows(database)
+        table = SQLStateTable(database)
         self.sessions: SessionStore = EncryptedSessionStore(table, shared.cipher)
         self.state = EncryptedStateStore(table, shared.cipher, owner_id=shared.owner_id, is_alive=self._is_alive)
         self._shared = shared
-        self._pruner = Pruner(shared, files)
-        self._forgetter = Forgetter(shared, pruner=self._pruner, truncate_wal=truncate)
-        self._key_rotation = KeyRotation(shared, cipher, files)
+        self._pruner = Pruner(database, files)
+        # Other processes may keep the write-ahead log for as long as they run.
+        self._forgetter = Forgetter(database, pruner=self._pruner, finish=truncate)
+        self._key_rotation = KeyRotation(database, cipher, files)
 
     async def _is_alive(self, owner_id: str) -> bool:
         return self._shared.liveness.alive(owner_id)
@@ -123,6 +128,7 @@ class SQLiteStore:
         return await self._forgetter.forget(principal)
 
     async def rotate_key(self, *, retire: bool = False) -> dict[str, int]:
+        await self._shared.writer.flush()
         return await self._key_rotation.rotate(retire=retire)
 
     def abandon(self) -> None:

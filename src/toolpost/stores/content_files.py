@@ -1,39 +1,26 @@
-"""Artifacts: metadata in SQLite, contents in encrypted files named by their hash.
+"""Contents of artifacts in encrypted files named by their hash.
 
 A file begins with a header: a mark, and the length of a full encrypted chunk. The content follows in chunks.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
-import sqlite3
-from collections.abc import Callable, Iterator
-from hashlib import sha256
+from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, TypeAlias
-
-from msgspec.structs import astuple, replace
+from typing import BinaryIO
 
 from toolpost.contracts.errors import StoreError
-from toolpost.contracts.ids import IdMaker
-from toolpost.contracts.storage import ArtifactRef, Cipher
-from toolpost.stores.artifact_contents import CHUNK, REF_COLUMNS, REF_NAMES, Content, ContentPart, ref_of
+from toolpost.contracts.storage import Cipher
+from toolpost.stores.artifact_contents import CHUNK, Content, ContentPart
 from toolpost.stores.durable_files import make_private_folder, sync_folder, write_synced
-from toolpost.stores.sqlite.context import SQLiteContext
 
 # The writer of a half-written file of this age has ended.
 STALE_S = 3600.0
 _TEMPORARY = ".part"
 _MARK = b"TPAF\x01"
 _HEADER_BYTES = len(_MARK) + 4
-
-Refs: TypeAlias = list[ArtifactRef]  # The store's own `list` hides the builtin one.
-_INSERT = f"INSERT INTO artifacts ({REF_COLUMNS}) VALUES ({', '.join('?' * len(REF_NAMES))})"  # noqa: S608 - constants
-_OF = "(:tenant IS NULL OR tenant = :tenant) AND (:user IS NULL OR user = :user)"
-_SELECT = f"SELECT {REF_COLUMNS} FROM artifacts WHERE {_OF}"  # noqa: S608 - constants, here and below
-_BEFORE = f" AND (created_at, rowid) < (SELECT created_at, rowid FROM artifacts WHERE id = :before AND {_OF})"  # noqa: S608
 
 
 class ContentFiles:
@@ -148,65 +135,3 @@ def _encrypted_size(file: BinaryIO, size: int) -> int | None:
         return None
     full, rest = divmod(size, CHUNK)
     return _HEADER_BYTES + full * length + (rest + length - CHUNK if rest else 0)
-
-
-class SQLiteArtifactStore:
-    """Artifacts under random IDs, which do not follow from their content."""
-
-    def __init__(self, shared: SQLiteContext, files: ContentFiles, ids: IdMaker) -> None:
-        self._shared = shared
-        self._files = files
-        self._ids = ids
-
-    async def put(self, data: bytes, ref: ArtifactRef) -> ArtifactRef:
-        digest = await asyncio.to_thread(lambda: sha256(data).hexdigest())
-        stored_ref = replace(ref, id=self._ids.make("art"), sha256=digest, size=len(data))
-        done = False
-        while not done:  # pruning may remove the file before the row exists; then it is written again
-            await asyncio.to_thread(self._files.write, digest, data)
-            done = await self._shared.writer.submit(self._insertion(stored_ref))
-        return stored_ref
-
-    async def info(self, artifact_id: str, *, tenant: str | None, user: str | None = None) -> ArtifactRef | None:
-        sql = _SELECT + " AND id = :id"
-        values = {"tenant": tenant, "user": user, "id": artifact_id}
-        row = await self._shared.reader.query(lambda db: db.execute(sql, values).fetchone())
-        return ref_of(row) if row else None
-
-    async def read(
-        self,
-        artifact_id: str,
-        *,
-        tenant: str | None,
-        user: str | None = None,
-        offset: int = 0,
-        limit: int | None = None,
-    ) -> bytes:
-        ref = await self.info(artifact_id, tenant=tenant, user=user)
-        if ref is None:
-            raise KeyError(artifact_id)
-        return await asyncio.to_thread(self._files.read, ref.sha256, size=ref.size, offset=offset, limit=limit)
-
-    async def list(
-        self,
-        *,
-        tenant: str | None = None,
-        user: str | None = None,
-        run_id: str | None = None,
-        before: str | None = None,
-        limit: int = 100,
-    ) -> Refs:
-        sql = _SELECT + (" AND run_id = :run_id" if run_id is not None else "")
-        sql += (_BEFORE if before is not None else "") + " ORDER BY created_at DESC, rowid DESC LIMIT :limit"
-        values = {"tenant": tenant, "user": user, "run_id": run_id, "before": before, "limit": max(0, limit)}
-        return await self._shared.reader.query(lambda db: [ref_of(row) for row in db.execute(sql, values)])
-
-    def _insertion(self, ref: ArtifactRef) -> Callable[[sqlite3.Connection], bool]:
-        def work(db: sqlite3.Connection) -> bool:
-            # Files are pruned within transactions, so a file that exists now stays.
-            if not self._files.holds(ref.sha256, ref.size):
-                return False
-            db.execute(_INSERT, astuple(ref))
-            return True
-
-        return work

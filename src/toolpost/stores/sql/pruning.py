@@ -1,18 +1,17 @@
-"""Prune a SQLite store by age and quota."""
+"""Prune a store by age and quota."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-import sqlite3
 from collections import Counter
 from functools import partial
 
 from toolpost.contracts.storage import Retention
+from toolpost.stores.content_files import ContentFiles
 from toolpost.stores.retention_rules import PRUNED, ArtifactSize, over_quota
-from toolpost.stores.sqlite.artifacts import ContentFiles
-from toolpost.stores.sqlite.context import SQLiteContext
-from toolpost.stores.sqlite.metrics import prune_metrics
+from toolpost.stores.sql.artifacts import delete_unnamed
+from toolpost.stores.sql.database import Database, SharedDatabase
+from toolpost.stores.sql.metrics import prune_metrics
 
 # Few enough that other writes do not wait long for one step.
 RUNS_A_STEP = 200
@@ -21,22 +20,24 @@ FILES_A_STEP = 500
 _UNSETTLED = "SELECT run_id, tenant FROM pending WHERE status IN ('open', 'claimed')"
 _OLD_RUNS = f"""
 SELECT nr, run_id, tenant, mac FROM runs
-WHERE status IN ('completed', 'failed') AND updated_at < ? AND (run_id, tenant) NOT IN ({_UNSETTLED})
+WHERE status IN ('completed', 'failed') AND updated_at < :cutoff AND (run_id, tenant) NOT IN ({_UNSETTLED})
 AND (run_id, tenant) NOT IN (SELECT run_id, tenant FROM journal WHERE result IS NULL AND step = '') LIMIT {RUNS_A_STEP}
+FOR UPDATE
 """  # noqa: S608 - constants, here and below
-_NUMBERS = "(SELECT value FROM json_each(:runs))"
-_THESE = f"(SELECT run_id, tenant FROM runs WHERE nr IN {_NUMBERS})"  # noqa: S608
-_IN_THESE = f"(run_id, tenant) IN {_THESE}"
+_IN_THESE = "(run_id, tenant) IN (SELECT run_id, tenant FROM runs WHERE nr = ANY(:runs))"
 # Planner state has no tenant: it stays while any tenant has a run of that name.
-_ALONE = f"SELECT run_id FROM runs GROUP BY run_id HAVING min({_IN_THESE})"  # noqa: S608
-_COUNT_EVENTS = f"SELECT ifnull(sum(last_seq), 0) FROM runs WHERE nr IN {_NUMBERS}"  # noqa: S608
+_ALONE = """
+SELECT run_id FROM runs WHERE nr = ANY(:runs)
+AND NOT EXISTS (SELECT 1 FROM runs AS other WHERE other.run_id = runs.run_id AND NOT other.nr = ANY(:runs))
+"""
+_COUNT_EVENTS = "SELECT coalesce(sum(last_seq), 0) FROM runs WHERE nr = ANY(:runs)"
 _OF_RUNS = {
-    "keys": f"DELETE FROM keys WHERE call_id IN (SELECT call_id FROM segments WHERE run IN {_NUMBERS})",  # noqa: S608
-    "segments": f"DELETE FROM segments WHERE run IN {_NUMBERS}",  # noqa: S608
+    "keys": "DELETE FROM keys WHERE call_id IN (SELECT call_id FROM segments WHERE run = ANY(:runs))",
+    "segments": "DELETE FROM segments WHERE run = ANY(:runs)",
     "journal": f"DELETE FROM journal WHERE {_IN_THESE}",  # noqa: S608
     "pending": f"DELETE FROM pending WHERE {_IN_THESE}",  # noqa: S608
     "state": f"DELETE FROM state WHERE kind IN ('event', 'binding') AND key IN ({_ALONE})",  # noqa: S608
-    "runs": f"DELETE FROM runs WHERE nr IN {_NUMBERS}",  # noqa: S608
+    "runs": "DELETE FROM runs WHERE nr = ANY(:runs)",
 }
 _BY_AGE = {
     "keys": "DELETE FROM keys WHERE outcome IS NOT NULL AND at < :cutoff",
@@ -54,12 +55,13 @@ _BY_AGE = {
 }
 _WEIGHED = "SELECT id, sha256, size FROM artifacts ORDER BY created_at, rowid"
 _SPARED = f"SELECT id FROM artifacts WHERE (run_id, tenant) IN ({_UNSETTLED})"  # noqa: S608
+_DELETE_ARTIFACTS = "DELETE FROM artifacts WHERE id = ANY(:ids)"
 
 
 class Pruner:
     """Deletes old finished runs and artifacts over the quota, in small transactions."""
 
-    def __init__(self, shared: SQLiteContext, files: ContentFiles) -> None:
+    def __init__(self, shared: SharedDatabase, files: ContentFiles) -> None:
         self._shared = shared
         self._files = files
 
@@ -68,53 +70,48 @@ class Pruner:
         removed = Counter(dict.fromkeys(PRUNED, 0))
         if retention.max_age_s is not None:
             cutoff = now - retention.max_age_s
-            while step := await self._shared.writer.submit(partial(self._prune_runs, cutoff=cutoff)):
+            while step := await self._shared.write(partial(self._prune_runs, cutoff=cutoff)):
                 removed.update(step)
-            removed.update(await self._shared.writer.submit(partial(_prune_by_age, cutoff=cutoff)))
+            removed.update(await self._shared.write(partial(_prune_by_age, cutoff=cutoff)))
         if retention.max_artifact_bytes is not None:
             over = partial(_prune_over_quota, max_bytes=retention.max_artifact_bytes)
-            removed["artifacts"] += await self._shared.writer.submit(over)
+            removed["artifacts"] += await self._shared.write(over)
         oldest = 0.0 if retention.max_age_s is None else now - retention.max_age_s
-        removed["metrics"] = await self._shared.writer.submit(partial(prune_metrics, cutoff=oldest, now=now))
+        removed["metrics"] = await self._shared.write(partial(prune_metrics, cutoff=oldest, now=now))
         removed["files"] = await self._prune_files(now)
         return dict(removed)
 
-    def _prune_runs(self, db: sqlite3.Connection, *, cutoff: float) -> dict[str, int]:
-        self._shared.appender.save_heads(db)  # a run that continues in this transaction is not old
-        runs = db.execute(_OLD_RUNS, (cutoff,)).fetchall()
+    def _prune_runs(self, db: Database, *, cutoff: float) -> dict[str, int]:
+        db.save_heads()  # a run that continues in this transaction is not old
+        runs = db.execute(_OLD_RUNS, {"cutoff": cutoff}).fetchall()
         if not runs:
             return {}
-        values = {"runs": json.dumps([nr for nr, *_ in runs])}
-        events: int = db.execute(_COUNT_EVENTS, values).fetchone()[0]
+        values = {"runs": [nr for nr, *_ in runs]}
+        events = int(db.execute(_COUNT_EVENTS, values).fetchone()[0])
         removed = {table: db.execute(sql, values).rowcount for table, sql in _OF_RUNS.items()}
         del removed["segments"]
-        self._shared.appender.remove_runs(((tenant, run_id), mac) for _, run_id, tenant, mac in runs)
+        db.remove_runs([((tenant, run_id), mac) for _, run_id, tenant, mac in runs])
         return {**removed, "events": events}
 
     async def _prune_files(self, now: float) -> int:
-        """Delete files without a row, within transactions: a row cannot be added concurrently."""
+        """Delete files without a row."""
         await asyncio.to_thread(self._files.sweep, now)
         names = await asyncio.to_thread(lambda: set(self._files.names()))
-        hashes = await self._shared.reader.query(
-            lambda db: {row[0] for row in db.execute("SELECT sha256 FROM artifacts")}
-        )
+        hashes = await self._shared.read(lambda db: {row[0] for row in db.execute("SELECT sha256 FROM artifacts")})
         stray = sorted(names - hashes)
         steps = [stray[start : start + FILES_A_STEP] for start in range(0, len(stray), FILES_A_STEP)]
-        return sum([await self._shared.writer.submit(partial(self.delete_unnamed, names=step)) for step in steps])
+        return sum([await self._shared.write(partial(self.delete_unnamed, names=step)) for step in steps])
 
-    def delete_unnamed(self, db: sqlite3.Connection, *, names: list[str]) -> int:
+    def delete_unnamed(self, db: Database, *, names: list[str]) -> int:
         """Delete the files that no row names; return their number."""
-        named = "SELECT 1 FROM artifacts WHERE sha256 = ?"
-        return sum(self._files.delete(name) for name in names if not db.execute(named, (name,)).fetchone())
+        return delete_unnamed(db, self._files, names)
 
 
-def _prune_by_age(db: sqlite3.Connection, *, cutoff: float) -> dict[str, int]:
+def _prune_by_age(db: Database, *, cutoff: float) -> dict[str, int]:
     return {table: db.execute(sql, {"cutoff": cutoff}).rowcount for table, sql in _BY_AGE.items()}
 
 
-def _prune_over_quota(db: sqlite3.Connection, *, max_bytes: int) -> int:
+def _prune_over_quota(db: Database, *, max_bytes: int) -> int:
     spared = {row[0] for row in db.execute(_SPARED)}
     gone = over_quota((ArtifactSize(*row) for row in db.execute(_WEIGHED)), spared=spared, max_bytes=max_bytes)
-    return db.execute(
-        "DELETE FROM artifacts WHERE id IN (SELECT value FROM json_each(?))", (json.dumps(gone),)
-    ).rowcount
+    return db.execute(_DELETE_ARTIFACTS, {"ids": gone}).rowcount
