@@ -16,7 +16,7 @@ REF_NAMES = ArtifactRef.__struct_fields__
 REF_COLUMNS = ", ".join(f'"{name}"' for name in REF_NAMES)  # `user` is a word of PostgreSQL
 
 
-class Content(NamedTuple):
+class ArtifactContent(NamedTuple):
     """A content by its hash and size."""
 
     sha256: str

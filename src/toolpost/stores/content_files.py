@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 from toolpost.contracts.errors import StoreError
 from toolpost.contracts.storage import Cipher
-from toolpost.stores.artifact_contents import CHUNK, Content, ContentPart
+from toolpost.stores.artifact_contents import CHUNK, ArtifactContent, ContentPart
 from toolpost.stores.durable_files import make_private_folder, sync_folder, write_synced
 
 # The writer of a half-written file of this age has ended.
@@ -65,7 +65,7 @@ class ContentFiles:
 
     def read(self, sha256: str, *, size: int, offset: int, limit: int | None) -> bytes:
         """Read a part of a content without loading the rest."""
-        content = Content(sha256, size)
+        content = ArtifactContent(sha256, size)
         try:
             with self.path(sha256).open("rb") as file:
                 return self._opened(file, content, content.part(offset, limit))
@@ -111,9 +111,9 @@ class ContentFiles:
         """Yield the header and the encrypted chunks of a file."""
         overhead = len(self._cipher.encrypt(b"", row="artifact"))
         yield _MARK + (CHUNK + overhead).to_bytes(4, "big")
-        yield from Content(sha256, len(data)).encrypt(self._cipher, data)
+        yield from ArtifactContent(sha256, len(data)).encrypt(self._cipher, data)
 
-    def _opened(self, file: BinaryIO, content: Content, part: ContentPart) -> bytes:
+    def _opened(self, file: BinaryIO, content: ArtifactContent, part: ContentPart) -> bytes:
         if os.fstat(file.fileno()).st_size != _encrypted_size(file, content.size):
             raise StoreError(f"artifact file {file.name!r} is damaged: its size is wrong; restore it from a backup")
         length = _chunk_length(file)
