@@ -192,7 +192,7 @@ class EventLogTests(StoreFixtures):
         assert await found(RunFilter(q="MAIL")) == ["run_b", "run_a"]
         assert await found(RunFilter(q="bob")) == await found(RunFilter(status="failed")) == ["run_b"]
         assert await found(RunFilter(q="un_A", status="completed")) == ["run_a"]
-        assert await found(RunFilter(q="%")) == await found(RunFilter(q="eve")) == []
+        assert await found(RunFilter(q="%")) == await found(RunFilter(q="eve")) == await found(RunFilter(q="r_n")) == []
         assert await found(RunFilter(q="un_"), None) == ["run_x", "run_b", "run_a"]
         assert await found(RunFilter(caller="key:one"), None) == []
 
