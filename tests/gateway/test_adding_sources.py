@@ -248,11 +248,13 @@ async def test_a_command_is_planned_without_being_started(gate: Served, home: Pa
     assert not marker.exists()
 
 
-async def test_presets_are_listed_and_planned(gate: Served) -> None:
+async def test_presets_are_listed_for_the_operator_and_planned(gate: Served) -> None:
     presets = {one["name"]: one for one in await sent(gate, "GET", "/presets")}
+    refused = await gate.http.get("/api/v1/presets", headers=await gate.key("acme:bot", "call"))
     plan = await sent(gate, "POST", "/sources/plan", {"what": "github"})
 
     assert presets["github"]["reads"]
+    assert refused.status_code == 403
     assert plan["source"]["name"] == "github"
     assert plan["command"]["argv"][0] == "npx"
 

@@ -53,6 +53,9 @@ async def test_calls_appear_in_series_and_lists(gate: Served) -> None:
     assert sum(filter(None, both["add", "failed"])) == 1
     assert [value > 0 for value in both["add", "p95"] if value is not None] == [True]
     assert set(both["add", "answer_p50"]) == {None}
+    olga = await gate.http.get("/api/v1/stats", headers=await gate.key("acme:olga", "answer"))
+    assert olga.json()["durations"]["add"]["p95"] == tools["add"]["p95"]
+    assert olga.json()["since"] <= time.time()
     assert await series(gate, by="code", key="timeout") == {}
     whole = (await gate.http.get("/api/v1/insight/series", params={"by": "tool", "metric": "calls,p95"})).json()[
         "series"

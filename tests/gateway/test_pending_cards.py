@@ -132,6 +132,22 @@ async def test_pending_actions_are_filtered_counted_and_paged(gate: Served) -> N
     assert "input_schema" not in str(summary["answers"])
 
 
+async def test_a_page_that_reads_too_many_ends_early_and_the_next_one_goes_on(
+    gate: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toolpost.gateway.rest.pending._MOST_SEARCHED", 4)
+    agent, ann = await gate.key("acme:bot", "call"), await session(gate, "acme:ann")
+    dropped = await asked(gate, "drop", ann, name="x")
+    for number in range(6):
+        await asked(gate, "pay", agent, euro=number)
+    path = "/api/v1/pending?tool=drop&limit=3&total=yes"
+    first = (await gate.http.get(path, headers=ann)).json()
+    second = (await gate.http.get(f"{path}&cursor={first['next']}", headers=ann)).json()
+
+    assert (first["items"], first["total"]) == ([], None)
+    assert ([card["id"] for card in second["items"]], second["next"]) == ([dropped], None)
+
+
 async def test_an_asynchronous_answer_is_confirmed_before_the_call_has_ended(gate: Served) -> None:
     MAY_RUN.clear()
     boss = await session(gate, "acme:boss")

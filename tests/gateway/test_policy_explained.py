@@ -131,6 +131,19 @@ async def test_the_verdict_for_another_user_is_for_people_of_the_same_tenant(gat
     assert (await gate.http.get("/api/v1/policy", headers=agent)).status_code == 403
 
 
+async def test_an_agent_sees_the_rule_about_its_call_and_no_other_rule(gate: Served) -> None:
+    question = {"tool": "pay", "arguments": {"to": "bob", "euro": 3}}
+    agent, approver = await gate.key("acme:bot", "call"), await gate.key("acme:ann", "answer")
+    by_agent, by_approver = [
+        (await gate.http.post("/api/v1/policy/explain", json=question, headers=who)).json() for who in (agent, approver)
+    ]
+
+    assert (by_agent["action"], by_agent["rule"]["text"]) == ("ask", "ask: tags money")
+    assert [step["outcome"] for step in by_agent["trace"]] == ["decides"]
+    assert len(by_approver["trace"]) == 5
+    assert "close" not in str(by_agent)
+
+
 async def test_an_unknown_tool_is_a_problem_with_the_nearest_name(gate: Served) -> None:
     answer = await gate.http.post("/api/v1/policy/explain", json={"tool": "pai"})
 
@@ -144,3 +157,27 @@ async def test_about_states_version_extras_and_problems(gate: Served) -> None:
     assert about["extras"]["gateway"] is True
     assert (about["workers"], about["problems"], about["policy"], about["commands"]) == (1, [], "rules", "operator")
     assert about["public_url"] == gate.url
+
+
+async def test_the_configuration_is_shown_without_secrets_and_to_the_operator_only(tmp_path: Path) -> None:
+    source = {
+        "name": "shop",
+        "transport": "mcp",
+        "connection": "https://bot:pass-word-1@shop.example/mcp?token=tok-en-12",
+        "env": {"MODE": "env-value-3"},
+        "auth_type": "bearer",
+        "auth_config": {"token": "auth-token-4"},
+        "enabled": False,
+    }
+    async with served(tmp_path / "data", [pay], policy=RULES, sources=[source]) as gate:
+        shown = await gate.http.get("/api/v1/config")
+        refused = [
+            await gate.http.get("/api/v1/config", headers=await gate.key(user, "admin"))
+            for user in ("acme:ann", "local:ann")
+        ]
+
+    assert shown.json()["policy"] == RULES
+    assert shown.json()["sources"][0]["name"] == "shop"
+    assert shown.json()["sources"][0]["env"] == {"MODE": "[redacted]"}
+    assert not [one for one in ("pass-word", "tok-en", "env-value", "auth-token") if one in shown.text]
+    assert [answer.status_code for answer in refused] == [403, 200]

@@ -79,6 +79,7 @@ async def ask_settings(answers: Answers) -> None:
     await ask("POST", "/keys", json={"name": "bot", "scopes": ["call"]})
     await ask("GET", "/keys")
     await ask("GET", "/about")
+    await ask("GET", "/config")
     await ask("GET", f"/identity?challenge={'0' * 64}")
     await ask("GET", "/events", headers={"Accept": "application/json"})
     await ask("GET", "/accounts/users")
@@ -109,7 +110,8 @@ async def test_every_field_of_an_answer_is_in_the_document(tmp_path: Path) -> No
         await ask_settings(answers)
         await ask("GET", "/tools/add")
         for arguments in ({"a": 1, "b": 2}, {"a": "x"}):  # completed, and failed
-            await ask("POST", "/calls", json={"tool": "add", "arguments": arguments})
+            ended = await ask("POST", "/calls", json={"tool": "add", "arguments": arguments})
+            await ask("GET", f"/runs/{ended['run_id']}/outcome")
         await ask("POST", "/tools/add", json={"a": 1, "b": 2})
         paused = await ask("POST", "/calls", json={"tool": "drop", "arguments": {"name": "t"}})
         await ask("GET", "/pending")

@@ -106,6 +106,20 @@ async def test_a_run_tells_the_last_progress_while_it_is_open_and_whether_its_re
     assert ended["progress"] is None
 
 
+async def test_the_outcome_of_a_run_whose_result_is_not_kept_says_how_it_ended(gate: Served) -> None:
+    done = await call(gate, "add", a=1, b=1)
+    failed = await call(gate, "add", a="one", b=1)
+    shown = [await gate.http.get(f"/api/v1/runs/{one['run_id']}/outcome") for one in (done, failed)]
+
+    assert [answer.status_code for answer in shown] == [200, 200]
+    assert shown[0].json() == {
+        **{name: done[name] for name in ("status", "run_id", "call_id", "tool_name")},
+        "error_code": None,
+        "result": "not kept",
+    }
+    assert (shown[1].json()["status"], shown[1].json()["error_code"]) == ("failed", failed["error"]["error_code"])
+
+
 async def test_runs_are_filtered_counted_and_read_by_pages(tmp_path: Path) -> None:
     async with served(tmp_path / "data", [add, fail]) as gate:
         bot = await gate.key("acme:bot", "call")

@@ -4,7 +4,7 @@ import { infiniteQueryOptions, keepPreviousData, queryOptions } from '@tanstack/
 
 import { api, body, requestTo, send } from './client';
 import { keys } from './queries';
-import type { Outcome, Run } from './types';
+import type { Outcome, OutcomeNotKept, Run } from './types';
 
 
 export interface RunFilters {
@@ -58,7 +58,7 @@ export const outcomeQuery = (id: string) =>
     queryKey: [...keys.run(id), 'outcome'],
     queryFn: async ({ signal }) => {
       const response = await send(requestTo(`/api/v1/runs/${encodeURIComponent(id)}/outcome`, { signal }));
-      return (await response.json()) as Outcome;
+      return (await response.json()) as Outcome | OutcomeNotKept;
     },
     staleTime: Infinity,
     retry: false,

@@ -198,7 +198,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Get the outcome of an asynchronous call, and wait for it up to `wait_s` seconds */
+        /** Get the outcome of a run, and wait for it up to `wait_s` seconds; without `content` it is not stored */
         get: operations["run_outcome"];
         put?: never;
         post?: never;
@@ -597,7 +597,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List the MCP servers that can be connected by name */
+        /**
+         * List the MCP servers that can be connected by name
+         * @description For the operator with the scope admin.
+         */
         get: operations["list_presets"];
         put?: never;
         post?: never;
@@ -1281,6 +1284,17 @@ export interface components {
                 [key: string]: unknown;
             };
             duration_ms: number;
+        };
+        /** @description The end of a run whose outcome only the caller that waited for it received */
+        OutcomeNotKept: {
+            /** @enum {unknown} */
+            status: "completed" | "failed";
+            run_id: string;
+            call_id: string;
+            tool_name: string;
+            error_code: string | null;
+            /** @constant */
+            result: "not kept";
         };
         Cancelling: {
             /** @constant */
@@ -3298,7 +3312,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Outcome"];
+                    "application/json": components["schemas"]["Outcome"] | components["schemas"]["OutcomeNotKept"];
                 };
             };
             /** @description Accepted */
@@ -3530,7 +3544,7 @@ export interface operations {
                     "application/json": {
                         items: components["schemas"]["Card"][];
                         next: string | null;
-                        /** @description How many match; null unless it was requested */
+                        /** @description How many match; null unless it was requested, and if counting reads more than 10,000 pending actions */
                         total: number | null;
                     };
                 };

@@ -17,6 +17,7 @@ export type PolicyRule = Schemas['PolicyRule'];
 export type Me = Schemas['Me'];
 export type OpenedSession = Schemas['OpenedSession'];
 export type Outcome = Schemas['Outcome'];
+export type OutcomeNotKept = Schemas['OutcomeNotKept'];
 export type Run = Schemas['Run'];
 export type SessionEntry = Schemas['Sessions']['items'][number];
 export type Source = Schemas['Source'];

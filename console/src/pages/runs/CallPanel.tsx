@@ -3,7 +3,6 @@ import { Link } from '@tanstack/react-router';
 import type { ReactNode } from 'react';
 
 import { outcomeQuery } from '../../api/runs';
-import { Problem } from '../../api/problem';
 import type { Event } from '../../api/types';
 import { formatDuration } from '../../format/time';
 import { numberOf, textOf } from '../../live/events';
@@ -133,10 +132,8 @@ function Arguments({ span }: { span: Span }) {
 function StoredResult({ span, runId }: { span: Span; runId: string }) {
   const outcome = useQuery(outcomeQuery(runId));
   if (outcome.isPending) return null;
-  if (outcome.error) {
-    const { code } = Problem.of(outcome.error);
-    return code === 'outcome_not_kept' ? <Summary span={span} note /> : <Failure inline error={outcome.error} />;
-  }
+  if (outcome.error) return <Failure inline error={outcome.error} />;
+  if ('result' in outcome.data) return <Summary span={span} note />;
   const { content, artifacts, meta, error } = outcome.data;
   if (error) return <Summary span={span} />;
   return <ResultView content={content} artifacts={artifacts} untrusted={meta.trust === 'untrusted'} origin={typeof meta.origin === 'string' ? meta.origin : undefined} name={span.tool} />;

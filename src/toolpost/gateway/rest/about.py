@@ -1,10 +1,11 @@
-"""Operations that describe the gateway: version, extras, workers, storage, problems, and a proof of its identity."""
+"""Operations that describe the gateway: version, extras, workers, storage, problems, settings, and its identity."""
 
 from __future__ import annotations
 
 import platform
 import re
 from importlib.metadata import PackageNotFoundError, distribution, version
+from typing import Any
 
 from starlette.responses import Response
 
@@ -13,8 +14,11 @@ from toolpost.console.files import console_build
 from toolpost.gateway.identity import prove_identity
 from toolpost.gateway.rest.operations import JsonResponse, Operations, RestRequest
 from toolpost.gateway.rest.schema_builders import TEXT, record, ref
+from toolpost.policy.secret_shapes import MASK
+from toolpost.schema.json_values import is_array, is_object
 
 OPERATIONS = Operations("about")
+_VALUES_MASKED = frozenset({"env", "headers"})
 _REQUIREMENT = re.compile(r"^([A-Za-z0-9._-]+).*;.*extra == [\"']([^\"']+)[\"']")
 
 
@@ -42,6 +46,27 @@ async def show_about(request: RestRequest) -> Response:
             "problems": box.problems,
         }
     )
+
+
+@OPERATIONS.declare(
+    "GET",
+    "/config",
+    scope=("admin",),
+    operator=True,
+    answers={200: {"type": "object", "description": "The keys of toolpost.yaml that are set, without secrets"}},
+)
+async def show_config(request: RestRequest) -> Response:
+    """Show the settings that are not defaults, with secrets and the values of `env` and `headers` masked."""
+    settings = request.box.settings.model_dump(mode="json", exclude_defaults=True)
+    return JsonResponse(request.box.redactor.value(_without_values(settings)))
+
+
+def _without_values(value: Any, name: str = "") -> Any:
+    if is_array(value):
+        return [_without_values(part) for part in value]
+    if is_object(value):
+        return {key: MASK if name in _VALUES_MASKED else _without_values(part, key) for key, part in value.items()}
+    return value
 
 
 @OPERATIONS.declare(

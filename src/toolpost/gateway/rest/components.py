@@ -308,6 +308,15 @@ COMPONENTS: dict[str, Any] = {
         },
         about="The outcome of a call",
     ),
+    "OutcomeNotKept": record(
+        {
+            "status": {"enum": ["completed", "failed"]},
+            **texts("run_id", "call_id", "tool_name"),
+            "error_code": MAYBE_TEXT,
+            "result": {"const": "not kept"},
+        },
+        about="The end of a run whose outcome only the caller that waited for it received",
+    ),
     "Cancelling": record({"status": {"const": "cancelling"}, "run_id": TEXT}),
     "Started": record(
         {"status": {"const": "running"}, "run_id": TEXT}, about="A running call; its run will have the outcome"

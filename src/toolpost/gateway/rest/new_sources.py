@@ -94,7 +94,7 @@ ENTRY = {
 }
 
 
-@OPERATIONS.declare("GET", "/presets", answers={200: {"type": "array", "items": ref("Preset")}})
+@OPERATIONS.declare("GET", "/presets", **_ADMIN, answers={200: {"type": "array", "items": ref("Preset")}})
 async def list_presets(request: RestRequest) -> Response:
     """List the MCP servers that can be connected by name."""
     environ = environ_of(request)

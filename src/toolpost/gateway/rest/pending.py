@@ -19,7 +19,7 @@ from toolpost.policy.call_summary import target_summary
 from toolpost.schema.json_patch import PATCH_SCHEMA
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
+    from collections.abc import AsyncIterator, Coroutine, Sequence
 
     from starlette.responses import Response
 
@@ -29,6 +29,7 @@ OPERATIONS = Operations("pending")
 _PAGE = 500
 _MOST_SEARCHED = 10_000  # actions that one request reads
 _TEXT = {"type": "string", "minLength": 1}
+_TOTAL = "How many match; null unless it was requested, and if counting reads more than 10,000 pending actions"
 _FILTERS: dict[str, JsonSchema] = {
     "status": {"type": "string", "enum": [*get_args(PendingStatus), "all"], "default": "open"},
     "kind": {"type": "string", "enum": ["approval", "consent", "input", "restart", "unknown"]},
@@ -45,7 +46,7 @@ _LIST = {
     "properties": {
         "items": array(ref("Card")),
         "next": {"type": ["string", "null"]},
-        "total": {"type": ["integer", "null"], "description": "How many match; null unless it was requested"},
+        "total": {"type": ["integer", "null"], "description": _TOTAL},
     },
     "required": ["items", "next", "total"],
 }
@@ -85,31 +86,60 @@ async def list_pending(request: RestRequest) -> Response:
             await _find_pending(request, before)
         except PendingNotFoundError:
             raise invalid_cursor() from None
-    counts_all = query["total"] == "yes"
-    found = await _search(request, before=before, most=_MOST_SEARCHED if counts_all and before is None else limit + 1)
-    total = len(found) if before is None else len(await _search(request, before=None, most=_MOST_SEARCHED))
-    shown = await cards(request, found[:limit])
+    found, last = await _search(request, before=before, limit=limit)
+    shown = await cards(request, found)
     if query["view"] == "summary":
         for card in shown:
             card["answers"] = [{"decision": answer["decision"], "schema": {}} for answer in card["answers"]]
-    following = encode_cursor(found[limit - 1].id) if len(found) > limit else None
-    return JsonResponse({"items": shown, "next": following, "total": total if counts_all else None})
+    total = await _count(request) if query["total"] == "yes" else None
+    following = None if last is None else encode_cursor(last)
+    return JsonResponse({"items": shown, "next": following, "total": total})
 
 
-async def _search(request: RestRequest, *, before: str | None, most: int) -> list[PendingAction]:
-    """Return up to `most` pending actions that match the filters of a request, among the newest ones."""
-    status = None if request.query["status"] == "all" else request.query["status"]
-    found, searched = list[PendingAction](), 0
-    while len(found) < most and searched < _MOST_SEARCHED:
-        read = await request.box.pending.list(
-            by=request.user, status=status, user=request.only_user, before=before, limit=min(most, _PAGE)
+async def _search(request: RestRequest, *, before: str | None, limit: int) -> tuple[list[PendingAction], str | None]:
+    """Return the pending actions that match the filters of a request, and the ID after which the next page begins.
+
+    A page that read many actions for few matches ends early.
+    """
+    found, read = list[PendingAction](), 0
+    async for page in _pages(request, before=before, size=min(limit + 1, _PAGE)):
+        for action in page:
+            if _matches(request, action):
+                if len(found) == limit:
+                    return found, before
+                found.append(action)
+            before = action.id
+        read += len(page)
+        if read >= _MOST_SEARCHED:
+            return found, before
+    return found, None
+
+
+async def _count(request: RestRequest) -> int | None:
+    """Return how many pending actions match the filters of a request, or None if counting reads too many."""
+    count, read = 0, 0
+    async for page in _pages(request):
+        count += sum(_matches(request, action) for action in page)
+        read += len(page)
+        if read > _MOST_SEARCHED:
+            return None
+    return count
+
+
+async def _pages(
+    request: RestRequest, *, before: str | None = None, size: int = _PAGE
+) -> AsyncIterator[list[PendingAction]]:
+    """Yield the pending actions after `before`, newest first, within `status` and `since`; `size` is the first page."""
+    query = request.query
+    status, since = None if query["status"] == "all" else query["status"], query.get("since", 0)
+    while True:
+        page = await request.box.pending.list(
+            by=request.user, status=status, user=request.only_user, before=before, limit=size
         )
-        found += [action for action in read if _matches(request, action)]
-        searched += len(read)
-        if len(read) < min(most, _PAGE):
-            break
-        before = read[-1].id
-    return found[:most]
+        yield [action for action in page if action.created_at >= since]
+        if len(page) < size or page[-1].created_at < since:
+            return
+        before, size = page[-1].id, _PAGE
 
 
 def _matches(request: RestRequest, action: PendingAction) -> bool:
@@ -121,8 +151,6 @@ def _matches(request: RestRequest, action: PendingAction) -> bool:
         "answered_by": action.answered_by,
     }
     if any(query.get(name) not in (None, value) for name, value in wanted.items()):
-        return False
-    if query.get("since") is not None and action.created_at < query["since"]:
         return False
     return query["mine"] != "yes" or bool(card_of(request, action)["viewer"]["may"])
 
@@ -262,7 +290,7 @@ async def cards(request: RestRequest, actions: Sequence[PendingAction]) -> list[
     by_rule = [card["rule"] for card in shown if card["rule"] is not None and card["rule"]["index"]]
     if by_rule:
         policy = request.box.router.policy
-        places = await rule_places(request.box, policy)
+        places = await rule_places(request)
         for rule in by_rule:  # rules that were changed since are not where they were
             if rule["of"] == len(places) and rule["text"] == policy.rules[int(rule["index"]) - 1].text:
                 rule["file"], rule["line"] = places[rule["index"] - 1]

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from toolpost.policy.approvals import Approvals
-    from toolpost.policy.rules import Policy, Rule
-    from toolpost.toolbox.box import Toolbox
+    from toolpost.policy.rules import Rule
 
 OPERATIONS = Operations("policy")
 _TEXT = {"type": "string", "minLength": 1, "maxLength": 400}
@@ -43,7 +42,7 @@ async def show_policy(request: RestRequest) -> Response:
     """Show the template, the rules in their order, and how many tools each decides about."""
     box, policy = request.box, request.box.router.policy
     decided = Counter(request.service.tools.verdict(entry).rule for entry in request.tools.entries())
-    rules = await _rules(box, policy)
+    rules = await _rules(request)
     return JsonResponse(
         {
             "template": {"name": policy.template, "tools": decided[0]},
@@ -64,7 +63,7 @@ async def explain_policy(request: RestRequest) -> Response:
         explained = await box.router.explainer.explain(entry.spec.name, body.get("arguments"), principal=principal)
     except ToolSchemaError as error:
         raise Problem(409, error.error_code, error.message) from None
-    policy, rules = box.router.policy, await _rules(box, box.router.policy)
+    policy, rules = box.router.policy, await _rules(request)
     verdict, question = explained.verdict, explained.question
     steps = policy.trace(entry.spec, destructive=explained.destructive)
     return JsonResponse(
@@ -81,6 +80,7 @@ async def explain_policy(request: RestRequest) -> Response:
                     "why": step.why,
                 }
                 for index, step in enumerate(steps, 1)
+                if step.outcome == "decides" or request.only_user is None  # an agent sees its own rule only
             ],
             "issues": list(explained.issues),
             "preview": None if question is None else preview_of(question, question.payload),
@@ -107,16 +107,16 @@ def _principal_of(request: RestRequest) -> Principal:
     return principal
 
 
-async def _rules(box: Toolbox, policy: Policy) -> list[dict[str, Any]]:
+async def _rules(request: RestRequest) -> list[dict[str, Any]]:
     """Return the rules as JSON data, with their places in the configuration file, if they come from it."""
-    places = await rule_places(box, policy)
-    return [_rule(policy.rules, index, *place) for index, place in enumerate(places)]
+    rules = request.box.router.policy.rules
+    return [_rule(rules, index, *place) for index, place in enumerate(await rule_places(request))]
 
 
-async def rule_places(box: Toolbox, policy: Policy) -> list[tuple[str | None, int | None]]:
-    """Return the file and line of each rule; None for rules that do not come from the configuration file."""
-    path, lines = box.config_path, list[int]()
-    if path is not None and policy.rules:
+async def rule_places(request: RestRequest) -> list[tuple[str | None, int | None]]:
+    """Return the file and line of each rule; None for rules that are not in the file, and for agents."""
+    policy, path, lines = request.box.router.policy, request.box.config_path, list[int]()
+    if path is not None and policy.rules and request.only_user is None:
         lines = await asyncio.to_thread(item_lines, path, "policy")
     if path is None or len(lines) != len(policy.rules):
         return [(None, None)] * len(policy.rules)

@@ -37,7 +37,7 @@ _LOOK_S = 2.0  # in case that an outcome is stored without an event
 _STORING_S = 0.02
 _MOST_EVENTS = 10_000
 _OPEN = frozenset({"running", "paused"})
-
+_NOT_KEPT = "not kept"
 
 _FILTERS: dict[str, JsonSchema] = {
     "status": {"type": "string", "enum": ["running", "paused", "completed", "failed"]},
@@ -126,11 +126,11 @@ async def list_run_events(request: RestRequest) -> Response:
     "GET",
     "/runs/{run_id}/outcome",
     query={"wait_s": {"type": "number", "minimum": 0, "maximum": _LONGEST_WAIT_S, "default": 0}},
-    answers={200: ref("Outcome"), 202: ref("Started")},
+    answers={200: {"oneOf": [ref("Outcome"), ref("OutcomeNotKept")]}, 202: ref("Started")},
     problems=(404,),
 )
 async def run_outcome(request: RestRequest) -> Response:
-    """Get the outcome of an asynchronous call, and wait for it up to `wait_s` seconds."""
+    """Get the outcome of a run, and wait for it up to `wait_s` seconds; without `content` it is not stored."""
     run_id, deadline = request.path["run_id"], time.monotonic() + request.query["wait_s"]
     watch = request.service.feed.watch(run_id, tenant=request.tenant)
     while True:
@@ -139,8 +139,7 @@ async def run_outcome(request: RestRequest) -> Response:
         if known is not None and not is_suspended(known):
             return JsonResponse(outcome_to_dict(known))
         if known is None and run.status not in _OPEN and not await _is_kept(request, run):
-            detail = "the outcome was returned to the caller that waited for it, and is not stored"
-            raise Problem(404, "outcome_not_kept", detail)
+            return JsonResponse(await _not_kept(request, run))
         if left_s <= 0:
             return JsonResponse({"status": "running", "run_id": run.run_id}, 202)
         # The outcome is stored shortly after the last event.
@@ -168,12 +167,19 @@ def _to_dict(run: RunSummary, details: RunDetails) -> dict[str, Any]:
     return {**run.to_dict(), **details.to_dict()}
 
 
+async def _not_kept(request: RestRequest, run: RunSummary) -> dict[str, Any]:
+    """Return how a run ended whose outcome only the caller that waited for it received."""
+    (details,) = await request.box.store.events.run_details([run])
+    names = {name: getattr(run, name) for name in ("status", "run_id", "call_id", "tool_name")}
+    return {**names, "error_code": details.error_code, "result": _NOT_KEPT}
+
+
 async def _describe_result(request: RestRequest, run: RunSummary) -> str | None:
     """Return whether the outcome of a run is stored; None while the run is open."""
     if run.status in _OPEN:
         return None
     is_kept = await kept_outcome(request.box.store, run) is not None or await _is_kept(request, run)
-    return "kept" if is_kept else "not kept"
+    return "kept" if is_kept else _NOT_KEPT
 
 
 async def _is_kept(request: RestRequest, run: RunSummary) -> bool:
