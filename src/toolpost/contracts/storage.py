@@ -23,6 +23,7 @@ from toolpost.contracts.events import (
     RunSummary,
     StoredEvent,
 )
+from toolpost.contracts.limits import LimitStore
 from toolpost.contracts.metrics import Dimension, MetricRow
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import Answer, PendingAction, PendingStatus, Question
@@ -656,6 +657,8 @@ class Store(Protocol):
     def artifacts(self) -> ArtifactStore: ...
     @property
     def tokens(self) -> TokenRows: ...
+    @property
+    def limits(self) -> LimitStore: ...
     @property
     def state(self) -> PlannerStates: ...
 

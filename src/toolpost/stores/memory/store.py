@@ -15,6 +15,7 @@ from toolpost.contracts.storage import IdKind, JournalEntry, Retention, Store
 from toolpost.stores.chain import KEY_BYTES, LogKey
 from toolpost.stores.encryption import NoCipher, RowCipher
 from toolpost.stores.memory.event_log import MemoryEventLog
+from toolpost.stores.memory.limits import MemoryLimits
 from toolpost.stores.memory.metrics import MemoryMetricStore
 from toolpost.stores.memory.parts import (
     MemoryArtifactStore,
@@ -56,6 +57,7 @@ class MemoryStore:
         self.cancels = MemoryCancelStore(self._tenants_of, clock.wall)
         self.artifacts = MemoryArtifactStore(IdMaker(clock, secure=True))
         self.tokens = MemoryTokenRows(clock.wall)
+        self.limits = MemoryLimits(self.owner_id, clock.monotonic)
         self._state_table = MemoryStateTable()
         self.sessions = EncryptedSessionStore(self._state_table, RowCipher(NoCipher()))
         self.state = EncryptedStateStore(

@@ -13,6 +13,7 @@ from toolpost.contracts.clock import SYSTEM_CLOCK, Clock
 from toolpost.contracts.errors import ConfigError, StoreError
 from toolpost.contracts.events import RunEvent
 from toolpost.contracts.ids import IdMaker
+from toolpost.contracts.limits import LimitStore
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.storage import (
     ArtifactStore,
@@ -61,6 +62,7 @@ from toolpost.stores.sqlite.database import (
 from toolpost.stores.sqlite.event_appender import EventAppender, open_ledger
 from toolpost.stores.sqlite.event_log import SQLiteEventLog, read_next_segments
 from toolpost.stores.sqlite.key_check import check_key
+from toolpost.stores.sqlite.limits import SQLiteLimits
 from toolpost.stores.sqlite.liveness import Liveness
 from toolpost.stores.sqlite.pending import SQLitePendingStore
 from toolpost.stores.sqlite.shared_statements import SharedSQLite
@@ -88,7 +90,13 @@ class SQLiteStore:
     """The store of one Toolbox in a data folder, which several processes can share."""
 
     def __init__(
-        self, shared: SQLiteContext, cipher: Cipher, files: ContentFiles, *, truncate: Callable[[], None]
+        self,
+        shared: SQLiteContext,
+        cipher: Cipher,
+        files: ContentFiles,
+        *,
+        limits: SQLiteLimits,
+        truncate: Callable[[], None],
     ) -> None:
         self.owner_id = shared.owner_id
         self.events: EventLog = SQLiteEventLog(shared)
@@ -102,10 +110,12 @@ class SQLiteStore:
         self.metrics: MetricStore = SQLMetricStore(database, read_next_segments)
         self.artifacts: ArtifactStore = SQLArtifactStore(database, files, IdMaker(shared.clock, secure=True))
         self.tokens: TokenRows = SQLTokenRows(database)
+        self.limits: LimitStore = limits
         table = SQLStateTable(database)
         self.sessions: SessionStore = EncryptedSessionStore(table, shared.cipher)
         self.state = EncryptedStateStore(table, shared.cipher, owner_id=shared.owner_id, is_alive=self._is_alive)
         self._shared = shared
+        self._close_limits = limits.close
         self._pruner = Pruner(database, files)
         # Other processes may keep the write-ahead log for as long as they run.
         self._forgetter = Forgetter(database, pruner=self._pruner, finish=truncate)
@@ -142,6 +152,7 @@ class SQLiteStore:
         finally:
             self._shared.changes.close()
             await self._shared.reader.close()
+            self._close_limits()
             self._shared.liveness.release()
 
     async def __aenter__(self) -> Self:
@@ -221,6 +232,7 @@ def open_sqlite_store(
         SQLiteContext(writer, reader, appender, rows, liveness, changes, clock, ledger.key, liveness.owner_id),
         cipher,
         ContentFiles(data_dir / ARTIFACTS, cipher),
+        limits=SQLiteLimits(data_dir, liveness, clock, threads.before_commit),
         truncate=partial(truncate_wal, path, busy_s=busy_s),
     )
 

@@ -19,6 +19,7 @@ _PARTS = (
     "calls",
     "erasure",
     "events",
+    "limits",
     "metrics",
     "pending",
     "pruning",

@@ -9,7 +9,8 @@ import pytest_asyncio
 from toolpost.contracts.events import StoredEvent
 from toolpost.contracts.questions import Answer
 from toolpost.contracts.storage import Store
-from toolpost.testing.stores.base import StoreFactory, StoreFixtures, emit
+from toolpost.testing.stores.base import StoreFactory, emit
+from toolpost.testing.stores.limits import SharedLimitTests
 from toolpost.testing.stores.samples import (
     ANN,
     APPROVE,
@@ -25,7 +26,7 @@ from toolpost.testing.stores.samples import (
 from toolpost.testing.stores.waits import CHANGES, LONG_S, SHORT_S
 
 
-class SharedStoreTests(StoreFixtures):
+class SharedStoreTests(SharedLimitTests):
     """Tests of a store and of `other`, the same data as another process opens it."""
 
     @pytest_asyncio.fixture

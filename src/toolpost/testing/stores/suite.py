@@ -5,6 +5,7 @@ from toolpost.testing.stores.base import StoreFactory
 from toolpost.testing.stores.calls import CallRecordTests
 from toolpost.testing.stores.erasure import ErasureTests
 from toolpost.testing.stores.events import EventLogTests
+from toolpost.testing.stores.limits import LimitTests
 from toolpost.testing.stores.metrics import MetricTests
 from toolpost.testing.stores.pending import PendingTests
 from toolpost.testing.stores.pruning import PruningTests
@@ -29,5 +30,6 @@ class StoreTests(
     PruningTests,
     ErasureTests,
     MetricTests,
+    LimitTests,
 ):
     """The tests of a store that one process has open."""
