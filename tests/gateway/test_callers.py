@@ -28,7 +28,6 @@ from toolpost.contracts.errors import ConfigError, ToolError
 from toolpost.contracts.principal import Principal
 from toolpost.gateway.caller_keys import local_token, new_caller_key
 from toolpost.gateway.http import open_callers
-from toolpost.gateway.rates import Rates
 
 AUDIENCE = "https://tools.example"
 KEY, STRANGER = RSAKey.generate_key(2048, {"kid": "one"}), RSAKey.generate_key(2048, {"kid": "one"})
@@ -198,15 +197,6 @@ async def test_an_origin_is_compared_with_its_scheme_and_port(tmp_path: Path) ->
             (await gate.http.get("/healthz", headers={"Origin": origin})).status_code for origin in (*own, *foreign)
         ]
     assert statuses == [200] * len(own) + [403] * len(foreign)
-
-
-def test_a_caller_may_send_again_after_a_while() -> None:
-    now = [0.0]
-    rates = Rates(2, clock=lambda: now[0])
-
-    assert [rates.take("bot") for _ in range(3)] == [0.0, 0.0, 30.0]
-    now[0] = 31.0
-    assert rates.take("bot") == 0.0
 
 
 async def test_an_address_that_is_open_to_others_needs_a_way_in(tmp_path: Path) -> None:

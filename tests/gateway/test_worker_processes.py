@@ -85,6 +85,16 @@ async def test_a_key_has_one_rate_however_many_workers_it_talks_to(workers: Work
     assert set(statuses) == {200, 429}
 
 
+async def test_an_address_has_one_rate_of_sign_ins_however_many_workers_it_talks_to(workers: Workers) -> None:
+    both = [await workers.connect(number) for number in (0, 1)]
+    began = time.monotonic()
+    statuses = [(await both[number % 2].post("/sessions", json={})).status_code for number in range(16)]
+    regained = (time.monotonic() - began) / 6
+
+    assert statuses[:10].count(429) == 0
+    assert 10 <= 16 - statuses.count(429) <= 10 + regained
+
+
 async def test_an_idempotency_key_and_an_answer_count_once_at_both_workers_at_once(
     workers: Workers, home: Path
 ) -> None:

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from toolpost.auth.caller_tokens import claim_at, role_names
 from toolpost.contracts.callers import KEY_ID, KEY_PREFIX, OPERATOR_ID, SCOPES, SESSION_PREFIX, Caller, CallerScope
 from toolpost.contracts.errors import ToolAuthError, ToolError
+from toolpost.contracts.limits import Rate
 from toolpost.contracts.principal import Principal, has_control
 from toolpost.gateway.problems import Problem, ProblemResponse, problem_of
 from toolpost.wire.addresses import is_loopback
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
     from toolpost.auth.caller_tokens import CallerTokens
     from toolpost.configuration.settings import OidcSettings
     from toolpost.console.app import ConsoleApp
+    from toolpost.contracts.limits import LimitStore
     from toolpost.contracts.storage import CallerKeyStore
-    from toolpost.gateway.rates import Rates
     from toolpost.gateway.sessions import Sessions
 
 CALLER = "toolpost.caller"
@@ -42,6 +43,7 @@ SIGN_IN_START, SIGN_IN_CALLBACK = "/sign-in/start", "/sign-in/callback"
 DOWNLOADS = "/api/v1/downloads"  # with a token instead of a bearer
 IDENTITY = "/api/v1/identity"
 SIGN_INS_PER_MINUTE = 10
+_SIGN_IN_RATE = Rate.per_minute(SIGN_INS_PER_MINUTE)
 _SIGN_INS = frozenset({("POST", SESSIONS), ("POST", REDEEM), ("GET", SIGN_IN_START)})
 _OPEN = frozenset(
     {"/healthz", "/readyz", "/openapi.json", AGENT_CARD, REDEEM, SIGN_IN_START, SIGN_IN_CALLBACK, DOWNLOADS, IDENTITY}
@@ -65,8 +67,8 @@ _SECURITY_HEADERS = (
 class Access:
     """ASGI middleware that passes requests of known callers to `mcp` or `app`, with the caller in the scope.
 
-    Requests for files and pages of the `console` need no caller. `sign_in_rates` limits by address how often clients
-    try to open a console session.
+    Requests for files and pages of the `console` need no caller. `limits` counts the requests of each caller, and the
+    sign-ins of each address, in all processes.
     Valid hosts are that of `public_url` and the names of this machine. `/mcp` needs the scope `call`; REST operations
     check scopes themselves. The bearer is removed from the request. A caller other than the operator can have
     `concurrent_requests` open requests, because each of them, above all an event stream, occupies a connection.
@@ -79,8 +81,8 @@ class Access:
         callers: Callers,
         *,
         public_url: str = "",
-        rates: Rates,
-        sign_in_rates: Rates,
+        limits: LimitStore,
+        requests_per_minute: int,
         concurrent_requests: int,
         mcp: ASGIApp,
         console: ConsoleApp | None = None,
@@ -92,8 +94,8 @@ class Access:
         self._callers = callers
         self._origin = _parse_origin(public_url)
         self._hosts = _LOOPBACK | frozenset(() if self._origin is None else {self._origin[1]})
-        self._rates = rates
-        self._sign_in_rates = sign_in_rates
+        self._limits = limits
+        self._rate = Rate.per_minute(requests_per_minute)
         self._most_open = concurrent_requests
         self._open = Counter[str | None]()  # open requests, by caller
         self._metadata = [] if metadata_url is None else [f'resource_metadata="{metadata_url}"']
@@ -146,12 +148,12 @@ class Access:
             headers = self._read_headers(scope)
             path: str = scope["path"]
             if (scope["method"], path) in _SIGN_INS:
-                self._count_sign_in(scope)
+                await self._count_sign_in(scope)
             is_console = self._console is not None and self._console.serves(scope)
             if path in _OPEN or path.startswith(_OPEN_BELOW) or is_console:
                 return None
             caller = await self._identify(scope, headers)
-            self._check(caller, scope["method"], path)
+            await self._check(caller, scope["method"], path)
         except Problem as problem:
             return problem.response()
         except ToolError as error:
@@ -198,8 +200,8 @@ class Access:
                 raise Problem(503, error.error_code, error.message, headers={"Retry-After": "5"}) from None
             raise self._unauthorized(error.message, 'error="invalid_token"') from None
 
-    def _count_sign_in(self, scope: Scope) -> None:
-        wait_s = self._sign_in_rates.take(_address_of(scope))
+    async def _count_sign_in(self, scope: Scope) -> None:
+        wait_s = await self._limits.take(_bucket("sign-ins", _address_of(scope)), _SIGN_IN_RATE)
         if wait_s:
             detail = f"an address can try to sign in {SIGN_INS_PER_MINUTE} times a minute"
             raise Problem(429, "too_many_requests", detail, headers={"Retry-After": str(max(1, round(wait_s)))})
@@ -208,11 +210,11 @@ class Access:
         challenge = " ".join(["Bearer", ", ".join([*parts, *self._metadata])]).strip()
         return Problem(401, "invalid_token", detail, headers={"WWW-Authenticate": challenge})
 
-    def _check(self, caller: Caller, method: str, path: str) -> None:
+    async def _check(self, caller: Caller, method: str, path: str) -> None:
         """Raise Problem if a caller exceeds its limits or lacks the scope; the operator has no limits."""
         if caller.id == OPERATOR_ID:
             return
-        wait_s = self._rates.take(caller.id)
+        wait_s = await self._limits.take(_bucket("requests", caller.id), self._rate)
         if wait_s:
             after = {"Retry-After": str(max(1, round(wait_s)))}
             raise Problem(429, "too_many_requests", "this caller sends too many requests", headers=after)
@@ -345,6 +347,11 @@ def _address_of(scope: Scope) -> str:
         return ""
     address: str = client[0]
     return _THIS_MACHINE if address in _LOOPBACK or is_loopback(address) else address
+
+
+def _bucket(kind: str, who: str) -> str:
+    """Return the name of a rate limit; the store contains neither callers nor addresses."""
+    return f"{kind} {hashlib.blake2b(who.encode(), digest_size=16).hexdigest()}"
 
 
 def insufficient_scope(*scopes: str) -> Problem:

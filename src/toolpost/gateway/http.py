@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from contextlib import AsyncExitStack, asynccontextmanager, closing, nullcontext
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
 
@@ -16,12 +16,11 @@ from toolpost.console.app import ConsoleApp
 from toolpost.contracts.errors import ConfigError, ToolError
 from toolpost.contracts.principal import Principal
 from toolpost.gateway.a2a import a2a_routes
-from toolpost.gateway.access import METADATA, SIGN_INS_PER_MINUTE, Access, Callers
+from toolpost.gateway.access import METADATA, Access, Callers
 from toolpost.gateway.caller_keys import local_token
 from toolpost.gateway.issuer_sign_in import IssuerSignIn
 from toolpost.gateway.observation import observed
 from toolpost.gateway.problems import ProblemResponse, problem_of
-from toolpost.gateway.rates import Rates
 from toolpost.gateway.rest.openapi import rest_routes
 from toolpost.gateway.rest.operations import RestService
 from toolpost.gateway.service_routes import service_routes
@@ -70,17 +69,12 @@ def gateway_app(
         changed_sources=changed_sources,
         key_uses=callers.key_uses,
     )
-    shared = None if siblings is None else siblings.rates
-    rates = Rates(box.settings.server.requests_per_minute, shared=shared)
-    sign_in_rates = Rates(SIGN_INS_PER_MINUTE, shared=None if shared is None else shared.with_suffix(".sign-in"))
-
     sign_in = _issuer_sign_in(box, callers, public_url)
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncGenerator[None]:
-        with closing(rates), closing(sign_in_rates):
-            async with mcp.running(), rest.running(), nullcontext() if sign_in is None else sign_in.running():
-                yield
+        async with mcp.running(), rest.running(), nullcontext() if sign_in is None else sign_in.running():
+            yield
 
     host = urlsplit(public_url).hostname
     is_local = host is not None and is_loopback(host)
@@ -102,8 +96,8 @@ def gateway_app(
         app,
         callers,
         public_url=public_url,
-        rates=rates,
-        sign_in_rates=sign_in_rates,
+        limits=box.store.limits,
+        requests_per_minute=box.settings.server.requests_per_minute,
         concurrent_requests=box.settings.server.concurrent_requests,
         mcp=mcp.serve_default,
         console=ConsoleApp(oauth_callback=not is_local),

@@ -60,7 +60,6 @@ class Siblings:
         self.number = place.number
         self.workers = place.workers
         self._numbers = {b"%d" % number: number for number in range(place.workers)}
-        self.rates = Path(place.folder) / "rates"  # the file in which all workers count requests
         self._suffix = f"{_SUFFIX}{self.number}".encode()  # of this worker's session IDs
 
     def routed(self, app: ASGIApp, admits: Callable[[Scope], Awaitable[bool]]) -> ASGIApp:

@@ -33,7 +33,7 @@ LOCAL_DATA = (
         "create a caller key for other machines, or set `server.token`",
     ),
     LocalData("key", "encryption key", "give it to every machine that opens the database, with `accounts.key`"),
-    LocalData("temporary folder", "sockets of a gateway's workers, and their request rates", "rates apply per machine"),
+    LocalData("temporary folder", "sockets of a gateway's workers", "each machine forwards among its own workers"),
     LocalData("memory of workers", "sources that were added by REST", "add them to the configuration"),
 )
 """Everything that a second machine does not see; docs/deployment.md has the same list, and a test compares them."""
