@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, is_hypothesis_test, settings
 from tests import requirements
 from tests.left_out import is_left_out, unwanted_marks
 from tests.parts import MEASURED, PartMissingError, leave_programs_unmeasured
+from tests.postgres.databases import drop_database, new_database
 from tests.postgres.server import NotStartedError, PostgreSQL, running
 from tests.process_state import ProcessState
 from tests.programs import UNMARKED, WATCH
@@ -78,6 +79,14 @@ def postgres() -> Iterator[PostgreSQL]:
         pytest.skip(f"NOT TESTED against a real PostgreSQL: {missing}")
     except NotStartedError as refused:
         pytest.skip(f"NOT TESTED against a real PostgreSQL, which cannot start here: {refused}")
+
+
+@pytest.fixture
+def postgres_url(postgres: PostgreSQL) -> Iterator[str]:
+    """A new database with empty tables of Toolpost."""
+    url = new_database(postgres)
+    yield url
+    drop_database(postgres, url)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -23,9 +23,9 @@ class _Waiter(NamedTuple):
 class Changes:
     """Wakes the tasks of this process that wait until the state of a topic differs from the one that they know.
 
-    `notify` wakes them after a write of this process. For writes of other processes, one task polls for all waiters:
-    `read_version` returns a value that differs after each write, and `read_states` the states of topics. Without
-    `read_version` there are no other processes.
+    `notify` wakes them after a write of this process. For writes of other processes, one task polls for all waiters,
+    immediately after a `nudge`: `read_version` returns a value that differs after each write, and `read_states` the
+    states of topics. Without `read_version` there are no other processes.
     """
 
     def __init__(
@@ -36,6 +36,7 @@ class Changes:
         self._poll_s = poll_s
         self._lock = threading.Lock()
         self._poller: asyncio.Task[None] | None = None
+        self._nudged = asyncio.Event()
         self.waiters: dict[Topic, set[_Waiter]] = {}
 
     async def wait(self, known: Mapping[Topic, Any], *, timeout_s: float) -> Mapping[Topic, Any]:
@@ -79,6 +80,14 @@ class Changes:
         for waiter in woken:
             _wake(waiter)
 
+    def nudge(self) -> None:
+        """Poll now, from any thread: another process has written."""
+        with self._lock:
+            poller = self._poller if self.waiters else None
+        if poller is not None:
+            with contextlib.suppress(RuntimeError):  # its loop is closed
+                poller.get_loop().call_soon_threadsafe(self._nudged.set)
+
     def close(self) -> None:
         """Stop polling and wake all waiters, which then read the closed store."""
         if self._poller is not None:
@@ -99,6 +108,7 @@ class Changes:
             return
         poller = self._poller
         if poller is None or poller.done() or poller.get_loop() is not loop:
+            self._nudged = asyncio.Event()  # of this loop
             self._poller = loop.create_task(self._poll(self._read_version))
 
     async def _poll(self, read_version: Callable[[], Awaitable[object]]) -> None:
@@ -109,7 +119,10 @@ class Changes:
                 if newest != version:
                     await self._wake_changed()
                     version = newest
-            await asyncio.sleep(self._poll_s)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._poll_s):
+                    await self._nudged.wait()
+            self._nudged.clear()
 
     async def _wake_changed(self) -> None:
         with self._lock:

@@ -29,7 +29,13 @@ class Wait(NamedTuple):
     timeout_s: float
 
 
-Work: TypeAlias = Generator[Take | Wait, Any, None]
+class Block(NamedTuple):
+    """Run a function that blocks, such as one that waits for a message of a server; the generator gets its result."""
+
+    function: Callable[[], Any]
+
+
+Work: TypeAlias = Generator[Take | Wait | Block, Any, None]
 
 
 class StoreThread(Protocol):
@@ -78,12 +84,21 @@ class _DaemonThread:
         item: Any = None
         with suppress(StopIteration):
             while True:
-                blocking = self._work.send(item)
-                item = blocking.queue.get() if isinstance(blocking, Take) else blocking.event.wait(blocking.timeout_s)
+                item = _block(self._work.send(item))
 
     def _stop_at_exit(self) -> None:
         self._stop()
         self._thread.join(EXIT_PATIENCE_S)
+
+
+def _block(blocking: Take | Wait | Block) -> Any:
+    match blocking:
+        case Take(queue):
+            return queue.get()
+        case Wait(event, timeout_s):
+            return event.wait(timeout_s)
+        case Block(function):
+            return function()
 
 
 DAEMON_THREADS = DaemonThreads()

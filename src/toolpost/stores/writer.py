@@ -60,6 +60,21 @@ class Job(Struct, frozen=True):
     future: asyncio.Future[Any]
 
 
+class StatementKind(NamedTuple):
+    """A statement that a database runs for many rows at once; `read` turns the rows that it returns into the result."""
+
+    sql: str
+    read: Callable[[list[tuple[Any, ...]]], Any] | None = None
+
+
+class Statement(Struct, frozen=True):
+    """The values of one execution of a statement, and the future of its result."""
+
+    kind: StatementKind
+    values: tuple[Any, ...]
+    future: asyncio.Future[Any]
+
+
 class Barrier(Struct, frozen=True):
     """A future that is done once all items before it are durable."""
 
@@ -70,7 +85,8 @@ class Stop:
     """Wakes the writer thread to end it."""
 
 
-Item: TypeAlias = RunEvent | Job | Barrier | Stop
+Item: TypeAlias = RunEvent | Job | Statement | Barrier | Stop
+WAITED_FOR = (Job, Statement, Barrier)
 
 
 class Transactions(Protocol):
@@ -158,6 +174,13 @@ class Writer(Generic[Connection]):
         result: T = await self._enqueue(Job(work, future))
         return result
 
+    async def execute(self, kind: StatementKind, values: tuple[Any, ...]) -> Any:
+        """Execute a statement in the next transaction and return its result once it is durable.
+
+        For the statements of every call: a server runs all those of a kind in one step, and functions one by one.
+        """
+        return await self._enqueue(Statement(kind, values, asyncio.get_running_loop().create_future()))
+
     async def flush(self) -> None:
         """Wait until all items put so far are durable."""
         # Always through the queue: the writer may have taken an event without counting it yet.
@@ -184,7 +207,7 @@ class Writer(Generic[Connection]):
             advice = "the calls are not undone, so check their effects before you repeat them"
             raise StoreError(f"{events} not written: {self._error}; {advice}", cause=self._error)
 
-    async def _enqueue(self, item: Job | Barrier) -> Any:
+    async def _enqueue(self, item: Job | Statement | Barrier) -> Any:
         if self._stopping.is_set():
             _refuse(self._transactions.place, item)
         self._queue.put(item)
@@ -241,7 +264,7 @@ class Writer(Generic[Connection]):
         items = [*batch, *self._held, *newer]
         self._held = [item for item in items if isinstance(item, RunEvent)]
         self._in_hand = len(self._held)
-        deliver(JobResult(item.future, error=_copy_error(error)) for item in items if isinstance(item, Job | Barrier))
+        deliver(JobResult(item.future, error=_copy_error(error)) for item in items if isinstance(item, WAITED_FOR))
 
     def _release_drainers(self) -> None:
         error = self._error

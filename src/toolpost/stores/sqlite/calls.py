@@ -12,8 +12,8 @@ from toolpost.contracts.principal import Principal
 from toolpost.contracts.storage import CancelRequest, IdempotencyRecord, JournalEntry
 from toolpost.stores.encrypted_columns import decrypt_record
 from toolpost.stores.encryption import readable_rows
-from toolpost.stores.sqlite.changes import CANCELS
 from toolpost.stores.sqlite.context import SQLiteContext
+from toolpost.stores.topics import CANCELS
 
 _JOURNAL = "call_id, step, run_id, tool_name, tenant, user, at, owner, call, result"
 _NAME_OF_INTENT = """

@@ -8,9 +8,8 @@ from collections.abc import Collection
 from typing import Any
 
 from toolpost.stores.changes import Topic
+from toolpost.stores.topics import CANCELS, EVENTS, pending_topic, run_topic
 
-EVENTS: Topic = ("events",)  # the position of the newest event
-CANCELS: Topic = ("cancels",)  # the number of the newest cancel request
 _NEWEST_EVENT = "SELECT last_event FROM ledger"
 _NEWEST_CANCEL = "SELECT ifnull(max(nr), 0) FROM cancels"
 _RUNS = """
@@ -20,21 +19,6 @@ FROM json_each(?) CROSS JOIN runs ON run_id = value
 _PENDING = """
 SELECT pending.id, status, outcome IS NOT NULL FROM json_each(?) CROSS JOIN pending ON pending.id = value
 """
-
-
-def run_topic(tenant: str, run_id: str) -> Topic:
-    """Return the topic whose state is the position of the newest event of a run, 0 without events."""
-    return ("run", tenant, run_id)
-
-
-def is_of_events(topic: Topic) -> bool:
-    """Return whether new events change the state of a topic."""
-    return topic == EVENTS or topic[0] == "run"
-
-
-def pending_topic(pending_id: str) -> Topic:
-    """Return the topic whose state is the status of a pending action and whether it has an outcome; None without it."""
-    return ("pending", pending_id)
 
 
 def read_states(db: sqlite3.Connection, topics: Collection[Topic]) -> dict[Topic, Any]:

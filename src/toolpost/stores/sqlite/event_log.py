@@ -28,10 +28,10 @@ from toolpost.stores.pending_rows import STATUS_COLUMNS, status_mac
 from toolpost.stores.run_details import describe_run, read_facts
 from toolpost.stores.run_heads import ASKED, FINISHED, RunHead, find_open_calls, find_second_answers, join_codes
 from toolpost.stores.sql.database import Database
-from toolpost.stores.sqlite.changes import EVENTS, run_topic
 from toolpost.stores.sqlite.context import SQLiteContext
 from toolpost.stores.sqlite.event_appender import HEAD_COLUMNS, load_ledger
 from toolpost.stores.sqlite.row_authentication import find_changed_rows
+from toolpost.stores.topics import EVENTS, run_topic
 
 SEGMENTS = """
 SELECT last_id, run_id, tenant, seq, call_id, segments.user, segments.tool_name, correlation_id, events, hash, forgotten

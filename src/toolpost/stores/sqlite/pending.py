@@ -14,9 +14,9 @@ from toolpost.contracts.errors import StoreError
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import Answer, PendingAction, PendingStatus, Question
 from toolpost.stores.pending_rows import COLUMNS, STATUS_COLUMNS, PendingRows, Row, first_status
-from toolpost.stores.sqlite.changes import pending_topic
 from toolpost.stores.sqlite.context import SQLiteContext
 from toolpost.stores.sqlite.database import RowChange
+from toolpost.stores.topics import pending_topic
 
 Actions: TypeAlias = list[PendingAction]  # The store's own `list` hides the builtin one.
 Rows: TypeAlias = list[Row]

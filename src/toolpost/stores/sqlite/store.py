@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -11,7 +11,6 @@ from typing import Self
 
 from toolpost.contracts.clock import SYSTEM_CLOCK, Clock
 from toolpost.contracts.errors import ConfigError, StoreError
-from toolpost.contracts.events import RunEvent
 from toolpost.contracts.ids import IdMaker
 from toolpost.contracts.limits import LimitStore
 from toolpost.contracts.principal import Principal
@@ -49,7 +48,7 @@ from toolpost.stores.sql.state import SQLStateTable
 from toolpost.stores.sql.tokens import SQLTokenRows
 from toolpost.stores.sql.webhooks import SQLWebhookStore
 from toolpost.stores.sqlite.calls import SQLiteCancelStore, SQLiteIdempotencyStore, SQLiteJournal
-from toolpost.stores.sqlite.changes import EVENTS, is_of_events, read_states, run_topic
+from toolpost.stores.sqlite.changes import read_states
 from toolpost.stores.sqlite.context import SQLiteContext
 from toolpost.stores.sqlite.database import (
     MIGRATIONS,
@@ -69,7 +68,8 @@ from toolpost.stores.sqlite.shared_statements import SharedSQLite
 from toolpost.stores.sqlite.transactions import TransactionRunner
 from toolpost.stores.state import EncryptedStateStore
 from toolpost.stores.threads import DAEMON_THREADS, StoreThreads
-from toolpost.stores.writer import Item, Writer
+from toolpost.stores.topics import notify_events
+from toolpost.stores.writer import Writer
 
 DATABASE = "toolpost.db"
 OWNERS = "owners"
@@ -226,7 +226,7 @@ def open_sqlite_store(
     reader = Reader(path, busy_s=busy_s)
     changes = Changes(lambda topics: reader.query(lambda db: read_states(db, topics)), reader.data_version)
     transactions = TransactionRunner(db, appender, path=path, before_commit=threads.before_commit)
-    notify = partial(_notify_events, changes)
+    notify = partial(notify_events, changes)
     writer = Writer[sqlite3.Connection](transactions, limit=queue_limit, committed=notify, threads=threads)
     return SQLiteStore(
         SQLiteContext(writer, reader, appender, rows, liveness, changes, clock, ledger.key, liveness.owner_id),
@@ -248,17 +248,6 @@ def _open_database(path: Path, cipher: Cipher, busy_s: float) -> tuple[sqlite3.C
     except BaseException:
         db.close()
         raise
-
-
-def _notify_events(changes: Changes, batch: Sequence[Item]) -> None:
-    """Wake the tasks that wait for the events of a committed batch."""
-    waited = [topic for topic in changes.waited_for() if is_of_events(topic)]
-    if not waited:  # the usual case: tasks wait for cancel requests only
-        return
-    calls = [item.call for item in batch if isinstance(item, RunEvent)]
-    if calls:
-        changed = {EVENTS, *(run_topic(call.tenant, call.run_id) for call in calls)}
-        changes.notify(changed.intersection(waited))
 
 
 def _make_folder(path: Path) -> None:

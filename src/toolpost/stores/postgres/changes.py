@@ -1,0 +1,156 @@
+"""The states of a PostgreSQL store that can be waited for, and the notifications of other processes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection
+from typing import Any
+
+import psycopg
+
+from toolpost.contracts.clock import SYSTEM_CLOCK, Clock
+from toolpost.contracts.errors import StoreError
+from toolpost.stores.changes import Changes, Topic
+from toolpost.stores.postgres.database import Connection, Database, constant, is_lost
+from toolpost.stores.postgres.liveness import RENEWALS, Leases
+from toolpost.stores.threads import Block, StoreThread, StoreThreads, Wait, Work
+from toolpost.stores.topics import CANCELS, EVENTS, is_of_events, pending_topic, run_topic
+
+CHANNEL = "toolpost"
+SLOW_POLL_S = 1.0  # for a change whose notification was lost with a connection
+_HORIZON_POLL_S = 0.004
+_RECONNECT_S = 0.2
+_EVENTS, _RECORDS, _END = "e", "r", "x"  # the first character of a notification
+
+# All positions below this one are final: no transaction that is open, or begins later, can add another.
+HORIZON = """
+((pg_snapshot_xmin(pg_current_snapshot())::text::bigint - (SELECT event_base FROM toolpost.meta)) << 12)
+"""
+# After all events were pruned, their positions are still known.
+_NEWEST_EVENT = f"""
+SELECT greatest(
+    (SELECT max(last_id) FROM segments WHERE last_id < {HORIZON}),
+    (SELECT max(last_event) FROM owners WHERE last_event < {HORIZON}),
+    (SELECT last_event FROM ledger), 0
+)
+"""  # noqa: S608 - constants
+_NEWEST_CANCEL = "SELECT coalesce(max(nr), 0) FROM cancels"
+_RUNS = """
+SELECT tenant, run_id, (SELECT last_id FROM segments WHERE run = nr ORDER BY seq DESC LIMIT 1)
+FROM runs WHERE run_id = ANY(%s)
+"""
+_PENDING = "SELECT id, status, outcome IS NOT NULL FROM pending WHERE id = ANY(%s)"
+_PUBLISH = f"SELECT pg_notify('{CHANNEL}', %s)"
+
+
+def publish_events(db: Connection, position: int) -> None:
+    """Tell all processes, when the transaction is committed, that it contains events up to a position."""
+    db.execute(_PUBLISH, (f"{_EVENTS}{position}",))
+
+
+def publish_records(db: Connection) -> None:
+    """Tell all processes, when the transaction is committed, that it changed pending actions or cancel requests."""
+    db.execute(_PUBLISH, (_RECORDS,))
+
+
+def publish_end(db: Connection, owner_id: str) -> None:
+    """End the listener of a process that closes its store."""
+    db.execute(_PUBLISH, (f"{_END}{owner_id}",))
+
+
+def read_states(db: Connection, topics: Collection[Topic]) -> dict[Topic, Any]:
+    """Return the states of topics, with one query for each kind."""
+    states: dict[Topic, Any] = {topic: 0 if topic[0] == "run" else None for topic in topics}
+    for topic, sql in ((EVENTS, _NEWEST_EVENT), (CANCELS, _NEWEST_CANCEL)):
+        if topic in states:
+            ((states[topic],),) = db.execute(constant(sql)).fetchall()
+    if runs := [topic[2] for topic in topics if topic[0] == "run"]:
+        found = {run_topic(tenant, run_id): newest for tenant, run_id, newest in db.execute(_RUNS, (runs,))}
+        states.update((topic, newest) for topic, newest in found.items() if topic in states)
+    if ids := [topic[1] for topic in topics if topic[0] == "pending"]:
+        for id_, status, is_done in db.execute(_PENDING, (ids,)):
+            states[pending_topic(id_)] = (status, bool(is_done))
+    return states
+
+
+class Listener:
+    """Receives the notifications of all processes on one connection, and renews the lease of this one."""
+
+    def __init__(self, database: Database, leases: Leases, changes: Changes, *, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._database = database
+        self._leases = leases
+        self._changes = changes
+        self._clock = clock
+        self._stopping = threading.Event()
+        self._thread: StoreThread | None = None
+        self._db: Connection | None = None
+        self._renewed_at = clock.monotonic()
+        self._awaited: int | None = None  # a position that was committed and may not be final
+
+    def start(self, threads: StoreThreads) -> None:
+        """Start the thread."""
+        self._thread = threads.start(self._run(), name="toolpost-listener", stop=self.stop)
+
+    def stop(self) -> None:
+        """Let the thread end after its next notification, at the latest when the lease would be renewed."""
+        self._stopping.set()
+
+    async def finished(self) -> None:
+        """Wait until the thread has ended."""
+        if self._thread is not None:
+            await self._thread.finished()
+
+    def _run(self) -> Work:
+        try:
+            while not self._stopping.is_set():
+                if not (yield Block(self._step)):
+                    yield Wait(self._stopping, _RECONNECT_S)
+        finally:
+            if self._db is not None:
+                self._db.close()
+
+    def _step(self) -> bool:
+        """Wait for notifications, and renew the lease if it is time; return whether there is a connection."""
+        try:
+            db = self._connect()
+            left_s = self._renew(db)
+            for note in db.notifies(timeout=_HORIZON_POLL_S if self._awaited else left_s, stop_after=1):
+                self._receive(note.payload)
+            self._await_horizon(db)
+        except (psycopg.Error, StoreError):  # writers and readers report it
+            if self._db is not None:
+                self._db.close()
+            return False
+        return True
+
+    def _connect(self) -> Connection:
+        if self._db is None or is_lost(self._db):
+            self._db = self._database.connect("listener")
+            self._db.execute(f"LISTEN {CHANNEL}")
+            self._changes.nudge()  # notifications were lost with the last connection
+        return self._db
+
+    def _renew(self, db: Connection) -> float:
+        """Renew the lease if it is time; return the seconds to the next renewal."""
+        interval_s = self._leases.lease_s / RENEWALS
+        at = self._clock.monotonic()
+        if at - self._renewed_at >= interval_s:
+            self._leases.renew(db)  # the writer finds out if it is lost
+            self._renewed_at = at
+        return max(0.0, self._renewed_at + interval_s - at)
+
+    def _receive(self, payload: str) -> None:
+        kind, rest = payload[:1], payload[1:]
+        if kind == _EVENTS and any(map(is_of_events, self._changes.waited_for())):
+            self._awaited = max(self._awaited or 0, int(rest))
+        elif kind == _RECORDS:
+            self._changes.nudge()
+
+    def _await_horizon(self, db: Connection) -> None:
+        """Wake tasks that wait for events once those events are final."""
+        if self._awaited is None:
+            return
+        final = db.execute(f"SELECT {HORIZON} > %s", (self._awaited,)).fetchone()
+        if final == (True,):
+            self._awaited = None
+            self._changes.nudge()
