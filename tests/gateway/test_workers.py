@@ -318,26 +318,6 @@ async def test_what_came_of_a_changed_configuration_is_said_once_for_all_workers
     assert errors.read_text().count("source added: more") == 1
 
 
-@pytest.mark.programs
-def test_an_operator_is_told_what_limits_on_concurrency_come_to_with_several_workers(tmp_path: Path) -> None:
-    source = "{name: %s, transport: python, connection: ./tools.py%s}"
-    sources = [source % ("local", ""), source % ("slow", ", max_concurrency: 5")]
-    home = furnish(tmp_path, config=f"builtins: none\nsources: [{', '.join(sources)}]\n")
-    gateway = subprocess.Popen(
-        command("up", "--port", "0", "--workers", "3"),
-        cwd=home,
-        env=child_environment(),
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert gateway.stderr is not None
-    told = gateway.stderr.readline()
-    gateway.terminate()
-    gateway.communicate()
-
-    assert told == "max_concurrency applies to each of 3 workers; concurrent calls of all workers: slow 15\n"
-
-
 async def test_a_session_is_valid_and_ended_in_all_workers_and_a_ticket_is_used_once(pair: Pair) -> None:
     async def redeem(gate: Served, text: str) -> httpx2.Response:
         return await gate.http.post("/api/v1/sessions/redeem", json={"ticket": text})

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from toolpost.configuration.loading import LoadedSettings
-    from toolpost.configuration.settings import Settings
     from toolpost.gateway.access import Callers
     from toolpost.gateway.siblings import Siblings
     from toolpost.toolbox.box import Toolbox
@@ -212,18 +211,8 @@ async def _serve_at(listening: ListeningSocket, options: UpOptions, loaded: Load
     if options.workers == 1:
         return await _serve_on([listening], options, None, output)
     _operator_token(loaded)  # before several processes could make one
-    for line in _limits_of_workers(loaded.settings, options.workers):
-        output.note(line)
     limit_s = loaded.settings.server.shutdown_limit_s if options.limit_s is None else options.limit_s
     return await run_workers(options, listening, loaded, limit_s, output)
-
-
-def _limits_of_workers(settings: Settings, workers: int) -> Iterator[str]:
-    """Yield what an operator may not expect of the limits that are written down: each worker keeps to them alone."""
-    limited = [one for one in settings.all_sources() if "max_concurrency" in one.model_fields_set]
-    if limited:
-        together = ", ".join(f"{one.name} {workers * one.max_concurrency}" for one in limited)
-        yield f"max_concurrency applies to each of {workers} workers; concurrent calls of all workers: {together}"
 
 
 async def _serve_on(

@@ -28,7 +28,7 @@ Stop = Literal["timeout", "cancelled", "stopping"]
 PARKED = "restart"  # the key of the answer of a call that was suspended for restart
 _OUTER_S = 0.5
 NEVER = float("inf")
-_SHORT_S = 0.001  # a shorter wait for a slot is not mentioned
+_SHORT_S = 0.01  # a shorter wait for a slot is not mentioned: taking a free one is a request to the store
 _CANCEL_AGAIN_S = 1.0  # a tool that swallowed the cancellation is cancelled again after this long
 _OTHER_LOOP = (
     "this Toolbox was opened in another event loop, and its connections live there: open one in this loop, or hand "

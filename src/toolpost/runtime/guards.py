@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from toolpost.contracts.clock import SYSTEM_CLOCK, Clock
 from toolpost.runtime.resilience import CircuitBreaker, RetryBudget
+from toolpost.runtime.slots import Limiter, SharedSlots, WaitingLine
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,10 +17,12 @@ if TYPE_CHECKING:
     from toolpost.auth.credentials import Authorizer
     from toolpost.catalog.entry import Entry
     from toolpost.contracts.calls import AuthorizedCall
+    from toolpost.contracts.limits import LimitStore
     from toolpost.contracts.sources import ToolSource
     from toolpost.contracts.spec import ToolSpec
     from toolpost.policy.redaction import Redactor
     from toolpost.policy.rules import Policy
+    from toolpost.runtime.concurrency import BackgroundTasks
     from toolpost.runtime.event_emitter import EventEmitter
     from toolpost.runtime.resilience import BreakerState
 
@@ -31,7 +34,7 @@ _PORTS = {"http": 80, "https": 443}
 class CallGuards:
     """The policy, credentials and limits that the tools of all registries of a Toolbox share.
 
-    Tools of one source share its breaker, retry budget and limiter. A tool that takes a URL has a breaker and a budget
+    Tools of one source share its breaker, retry budget and slots. A tool that takes a URL has a breaker and a budget
     per host and tenant: one unreachable host does not block the others.
     """
 
@@ -42,6 +45,8 @@ class CallGuards:
         *,
         emitter: EventEmitter,
         redactor: Redactor,
+        limits: LimitStore,
+        background: BackgroundTasks,
         timeout_s: float = 30.0,
         retry_ratio: float = 0.1,
         clock: Clock = SYSTEM_CLOCK,
@@ -55,22 +60,29 @@ class CallGuards:
         self._clock = clock
         self._upstreams: dict[str, tuple[ToolSource | None, Upstream]] = {}
         self._hosts: dict[str, HostUpstreams] = {}
-        self._limiters: dict[str, tuple[int, asyncio.Semaphore]] = {}
+        self._line = WaitingLine(limits, background)
+        self._limiters: dict[str, tuple[int, Limiter]] = {}
 
-    def limiters(self, entry: Entry) -> tuple[asyncio.Semaphore, ...]:
-        """Return the limiters of a tool's source and of the tool itself, as far as they have limits."""
+    def limiters(self, entry: Entry) -> tuple[Limiter, ...]:
+        """Return the limiters of a tool's source and of the tool itself, as far as they have limits.
+
+        Configured limits apply to all processes together. The default of a source applies to each process: a source
+        that nobody limited costs no request to the store.
+        """
         spec, config = entry.spec, entry.config
-        limiters: list[asyncio.Semaphore] = []
+        limiters: list[Limiter] = []
         if config is not None:
-            limiters.append(self._limiter(f"source {config.name}", config.max_concurrency))
+            is_shared = "max_concurrency" in config.model_fields_set
+            limiters.append(self._limiter(f"source {config.name}", config.max_concurrency, is_shared=is_shared))
         if spec.max_concurrency is not None:
             limiters.append(self._limiter(f"tool {spec.name}", spec.max_concurrency))
         return tuple(limiters)
 
-    def _limiter(self, name: str, limit: int) -> asyncio.Semaphore:
+    def _limiter(self, name: str, limit: int, *, is_shared: bool = True) -> Limiter:
         known_limit, limiter = self._limiters.get(name, (None, None))
-        if limiter is None or known_limit != limit:  # a source may be replaced by one with other limits
-            limiter = asyncio.Semaphore(limit)
+        is_known = known_limit == limit and isinstance(limiter, SharedSlots) == is_shared
+        if limiter is None or not is_known:  # a source may be replaced by one with other limits
+            limiter = SharedSlots(name, limit, self._line) if is_shared else asyncio.Semaphore(limit)
             self._limiters[name] = (limit, limiter)
         return limiter
 

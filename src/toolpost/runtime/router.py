@@ -173,6 +173,8 @@ class ToolRouter:
             authorizer,
             emitter=services.emitter,
             redactor=redactor,
+            limits=store.limits,
+            background=services.background,
             timeout_s=limits.timeout_s,
             retry_ratio=limits.retry_ratio,
             clock=clock,

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from toolpost.catalog.registry import ToolRegistry
     from toolpost.policy.rules import Verdict
     from toolpost.runtime.guards import CallGuards, HostUpstreams, Upstream
+    from toolpost.runtime.slots import Limiter
 
 _NO_SECRETS: frozenset[Any] = frozenset()
 _PLAIN = frozenset({str, int, float, bool, type(None)})
@@ -51,7 +52,7 @@ class ToolRuntime:
         verdicts: Mapping[bool, Verdict] | None,
         upstream: Upstream,
         hosts: HostUpstreams | None,
-        limiters: tuple[asyncio.Semaphore, ...],
+        limiters: tuple[Limiter, ...],
         retry_policy: RetryPolicy,
         attempt_s: float,
         deadline_s: float,
@@ -139,7 +140,7 @@ class ToolRuntime:
 
     async def acquire(self, held: tuple[object, ...]) -> None:
         """Wait for a slot of the tool and of its source; a nested call shares the slots of its parent call."""
-        taken: list[asyncio.Semaphore] = []
+        taken: list[Limiter] = []
         try:
             for limiter in self.limiters:
                 if limiter not in held:

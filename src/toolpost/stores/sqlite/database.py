@@ -64,11 +64,10 @@ def open_unsynced(path: Path, schema: str) -> sqlite3.Connection:
     try:
         # Without syncs, this mode is the fastest: 12 µs a write, 23 in memory journal mode (measured 2026-11). A
         # process that is killed during a write does no harm.
-        _retry_while_busy(lambda: db.execute("PRAGMA journal_mode = WAL"), 1.0)
         db.execute("PRAGMA synchronous = OFF")
+        _retry_while_busy(lambda: db.execute("PRAGMA journal_mode = WAL"), 1.0)
         db.execute("PRAGMA wal_autocheckpoint = 200")
-        for statement in _statements(schema):
-            db.execute(statement)
+        in_transaction(db, lambda: [db.execute(statement) for statement in _statements(schema)])
         db.execute("PRAGMA busy_timeout = 0")
     except sqlite3.Error as exc:
         db.close()

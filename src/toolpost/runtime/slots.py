@@ -1,0 +1,145 @@
+"""Slots of tools and sources, which limit how many calls run concurrently in all processes on a store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING, Protocol
+
+from toolpost.contracts.errors import StoreError
+
+if TYPE_CHECKING:
+    from toolpost.contracts.limits import LimitStore
+    from toolpost.runtime.concurrency import BackgroundTasks
+
+_POLL_S = 1.0  # the longest wait for a notification; a store that has none returns earlier
+
+
+class Limiter(Protocol):
+    """A limit of concurrent calls: those of this process (`asyncio.Semaphore`), or of all processes."""
+
+    async def acquire(self) -> object:
+        """Wait for a slot."""
+        ...
+
+    def release(self) -> None:
+        """Return a slot."""
+        ...
+
+
+class SharedSlots:
+    """The slots of one tool or source in all processes; calls of this process get them in the order of their requests.
+
+    If the store cannot be reached, waiting calls fail, and none runs without a slot.
+    """
+
+    def __init__(self, name: str, limit: int, line: WaitingLine) -> None:
+        self.name = name
+        self.limit = limit
+        self._line = line
+        self._enter, self._leave = line.limits.enter, line.limits.leave
+        self._waiting = deque[asyncio.Future[None]]()
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether a call of this process waits."""
+        return bool(self._waiting)
+
+    async def acquire(self) -> None:
+        if not self._waiting and await self._enter(self.name, self.limit, waiting=1):
+            return
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(place)
+        self._line.serve(self)
+        try:
+            await place
+        except asyncio.CancelledError:
+            if place.done() and not place.cancelled() and place.exception() is None:
+                self.release()  # the slot came while the call was cancelled
+            else:
+                with suppress(ValueError):
+                    self._waiting.remove(place)
+                self._line.serve(self)  # which ends if no other call waits
+            raise
+
+    def release(self) -> None:
+        self._leave(self.name)
+        if self._waiting:
+            self._line.serve(self)
+
+    async def serve_waiting(self) -> None:
+        """Give the free slots to waiting calls, first come, first served."""
+        while self._waiting and await self._enter(self.name, self.limit, waiting=len(self._waiting)):
+            if not self._wake_first():
+                self._leave(self.name)
+
+    def refuse_waiting(self, error: StoreError) -> None:
+        """Let the waiting calls fail."""
+        while self._wake_first(error):
+            pass
+
+    def _wake_first(self, error: StoreError | None = None) -> bool:
+        """Give a slot, or an error, to the first waiting call; return whether one waits."""
+        while self._waiting:
+            place = self._waiting.popleft()
+            if place.done():  # its call was cancelled
+                continue
+            if error is None:
+                place.set_result(None)
+            else:
+                place.set_exception(error.copied())
+            return True
+        return False
+
+
+class WaitingLine:
+    """Serves the waiting calls of all limits by one task, which runs only while calls wait.
+
+    It serves a limit when a slot of this process is returned, and all limits when the store reports that another
+    process may have returned one.
+    """
+
+    def __init__(self, limits: LimitStore, background: BackgroundTasks) -> None:
+        self.limits = limits
+        self._background = background
+        self._waited_for = dict[SharedSlots, None]()
+        self._news = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def serve(self, slots: SharedSlots) -> None:
+        """Serve the waiting calls of these slots, now and until none waits."""
+        self._waited_for[slots] = None
+        self._news.set()
+        if self._task is None or self._task.done():
+            self._task = self._background.start(self._serve())
+
+    async def _serve(self) -> None:
+        listening: asyncio.Task[None] | None = None
+        try:
+            while self._waited_for:
+                self._news.clear()
+                for slots in list(self._waited_for):
+                    await self._serve_one(slots)
+                if not self._waited_for:
+                    return
+                if self.limits.is_shared and (listening is None or listening.done()):
+                    listening = asyncio.get_running_loop().create_task(self._listen())
+                await self._news.wait()
+        finally:
+            if listening is not None:
+                listening.cancel()
+
+    async def _serve_one(self, slots: SharedSlots) -> None:
+        try:
+            await slots.serve_waiting()
+        except StoreError as error:
+            slots.refuse_waiting(error)
+        if not slots.is_waited_for:
+            del self._waited_for[slots]
+
+    async def _listen(self) -> None:
+        try:
+            await self.limits.slot_freed(timeout_s=_POLL_S)
+        finally:
+            self._news.set()
