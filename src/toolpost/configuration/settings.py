@@ -441,7 +441,7 @@ class ServerSettings(ConfigModel):
     )
     requests_per_minute: Count = Field(default=1200, description="Limit per key, or per user of tokens")
     concurrent_requests: Count = Field(
-        default=200, description="Limit per key, or per user of tokens, including event streams; per worker"
+        default=200, description="Limit per key, or per user of tokens, including event streams; all workers together"
     )
     max_upload_mb: float = Field(default=100.0, gt=0, description="The largest file that becomes an artifact")
     pending_wait_s: float = Field(

@@ -6,7 +6,6 @@ import hashlib
 import hmac
 import re
 import time
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -68,11 +67,11 @@ class Access:
     """ASGI middleware that passes requests of known callers to `mcp` or `app`, with the caller in the scope.
 
     Requests for files and pages of the `console` need no caller. `limits` counts the requests of each caller, and the
-    sign-ins of each address, in all processes.
-    Valid hosts are that of `public_url` and the names of this machine. `/mcp` needs the scope `call`; REST operations
-    check scopes themselves. The bearer is removed from the request. A caller other than the operator can have
-    `concurrent_requests` open requests, because each of them, above all an event stream, occupies a connection.
-    401 responses refer clients to `metadata_url`, which names the issuer of tokens (RFC 9728).
+    sign-ins of each address, in all processes. Valid hosts are that of `public_url` and the names of this machine.
+    `/mcp` needs the scope `call`; REST operations check scopes themselves. The bearer is removed from the request. A
+    caller other than the operator can have `concurrent_requests` open requests, because each of them, above all an
+    event stream, occupies a connection. 401 responses refer clients to `metadata_url`, which names the issuer of tokens
+    (RFC 9728).
     """
 
     def __init__(
@@ -97,7 +96,6 @@ class Access:
         self._limits = limits
         self._rate = Rate.per_minute(requests_per_minute)
         self._most_open = concurrent_requests
-        self._open = Counter[str | None]()  # open requests, by caller
         self._metadata = [] if metadata_url is None else [f'resource_metadata="{metadata_url}"']
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -120,14 +118,11 @@ class Access:
             await refused(scope, receive, send_with_headers)
             return
         caller: Caller | None = scope.get(CALLER)
-        opened = None if caller is None else caller.id
-        self._open[opened] += 1
         try:
             await self._app_for(scope)(scope, receive, send_with_headers)
         finally:
-            self._open[opened] -= 1
-            if not self._open[opened]:
-                del self._open[opened]
+            if caller is not None and caller.id != OPERATOR_ID:
+                self._limits.leave(_limit_name("open requests", caller.id))
 
     def _app_for(self, scope: Scope) -> ASGIApp:
         if scope["path"] == "/mcp":  # most requests: they skip the middleware and the routes of `app`
@@ -201,7 +196,7 @@ class Access:
             raise self._unauthorized(error.message, 'error="invalid_token"') from None
 
     async def _count_sign_in(self, scope: Scope) -> None:
-        wait_s = await self._limits.take(_bucket("sign-ins", _address_of(scope)), _SIGN_IN_RATE)
+        wait_s = await self._limits.take(_limit_name("sign-ins", _address_of(scope)), _SIGN_IN_RATE)
         if wait_s:
             detail = f"an address can try to sign in {SIGN_INS_PER_MINUTE} times a minute"
             raise Problem(429, "too_many_requests", detail, headers={"Retry-After": str(max(1, round(wait_s)))})
@@ -211,17 +206,20 @@ class Access:
         return Problem(401, "invalid_token", detail, headers={"WWW-Authenticate": challenge})
 
     async def _check(self, caller: Caller, method: str, path: str) -> None:
-        """Raise Problem if a caller exceeds its limits or lacks the scope; the operator has no limits."""
+        """Count a request as open; raise Problem if its caller exceeds a limit or lacks the scope.
+
+        The operator has no limits.
+        """
         if caller.id == OPERATOR_ID:
             return
-        wait_s = await self._limits.take(_bucket("requests", caller.id), self._rate)
+        wait_s = await self._limits.take(_limit_name("requests", caller.id), self._rate)
         if wait_s:
             after = {"Retry-After": str(max(1, round(wait_s)))}
             raise Problem(429, "too_many_requests", "this caller sends too many requests", headers=after)
-        if self._open[caller.id] >= self._most_open:
+        _check_scopes(caller, method, path)
+        if not await self._limits.enter(_limit_name("open requests", caller.id), self._most_open):
             detail = f"this caller has {self._most_open} open requests, including event streams"
             raise Problem(429, "too_many_requests", detail, headers={"Retry-After": "5"})
-        _check_scopes(caller, method, path)
 
 
 class Callers:
@@ -349,8 +347,8 @@ def _address_of(scope: Scope) -> str:
     return _THIS_MACHINE if address in _LOOPBACK or is_loopback(address) else address
 
 
-def _bucket(kind: str, who: str) -> str:
-    """Return the name of a rate limit; the store contains neither callers nor addresses."""
+def _limit_name(kind: str, who: str) -> str:
+    """Return the name of a limit; the store contains neither callers nor addresses."""
     return f"{kind} {hashlib.blake2b(who.encode(), digest_size=16).hexdigest()}"
 
 
