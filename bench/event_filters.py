@@ -17,7 +17,8 @@ from typing import Any
 from toolpost.auth.keys import FileCipher
 from toolpost.contracts.events import CallRef, EventCode, EventFilter, RunEvent, RunFilter
 from toolpost.contracts.storage import Store
-from toolpost.stores.sqlite.store import DATABASE, open_sqlite_store
+from toolpost.stores.sqlite.database import DATABASE
+from toolpost.stores.sqlite.store import open_sqlite_store
 
 _REQUESTED, _STARTED = EventCode.TOOL_CALL_REQUESTED, EventCode.TOOL_CALL_STARTED
 _COMPLETED, _FAILED = EventCode.TOOL_CALL_COMPLETED, EventCode.TOOL_CALL_FAILED

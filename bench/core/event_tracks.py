@@ -19,7 +19,8 @@ from toolpost.auth.keys import FileCipher
 from toolpost.catalog.function import tool
 from toolpost.configuration.settings import Settings
 from toolpost.contracts.events import RunEvent
-from toolpost.stores.sqlite.store import DATABASE, open_sqlite_store
+from toolpost.stores.sqlite.database import DATABASE
+from toolpost.stores.sqlite.store import open_sqlite_store
 from toolpost.toolbox.box import Toolbox
 
 OURS = "event log"

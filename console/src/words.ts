@@ -252,6 +252,7 @@ export const words = {
     DEFINITION_CHANGED: 'definition changed',
     CONFIG_APPLIED: 'configuration applied',
     CONFIG_REFUSED: 'configuration refused',
+    DATABASE_RESTORED: 'database restored',
     ACCOUNT_CONNECTED: 'account connected',
     ACCOUNT_DISCONNECTED: 'account disconnected',
     CALLER_KEY_CREATED: 'key created',

@@ -71,6 +71,7 @@ const LOOKS: Record<keyof typeof says, [Icon, Tone]> = {
   DEFINITION_CHANGED: [RuleIcon, 'wait'],
   CONFIG_APPLIED: [SettingsIcon, 'ok'],
   CONFIG_REFUSED: [SettingsIcon, 'fail'],
+  DATABASE_RESTORED: [SettingsIcon, 'wait'],
   ACCOUNT_CONNECTED: [AccountIcon, 'ok'],
   ACCOUNT_DISCONNECTED: [AccountIcon, 'idle'],
   CALLER_KEY_CREATED: [KeyIcon, 'idle'],

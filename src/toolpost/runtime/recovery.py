@@ -195,7 +195,8 @@ class Recovery:
         ]
 
     async def _ask_about_outcome(self, entry: JournalEntry) -> None:
-        prompt = f"{entry.tool_name} was interrupted; it may or may not have happened. What is the case?"
+        end = "was open in the backup that was restored" if entry.call.get("restored") else "was interrupted"
+        prompt = f"{entry.tool_name} {end}; it may or may not have happened. What is the case?"
         question = Question(kind="unknown", prompt=prompt, reason="outcome_unknown", key="unknown")
         done = [inner for inner in await self._store.journal.inner(entry.call_id) if inner.done]
         await self._pause(entry, _with_inner_calls(question, done))

@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, BinaryIO
 
 from toolpost.contracts.errors import StoreError
 from toolpost.contracts.storage import Cipher
 from toolpost.stores.artifact_contents import CHUNK, ArtifactContent, ContentPart
 from toolpost.stores.durable_files import make_private_folder, sync_folder, write_synced
 
+ARTIFACTS = "artifacts"  # the folder in a data folder
 # The writer of a half-written file of this age has ended.
 STALE_S = 3600.0
 _TEMPORARY = ".part"
+_COPIED_BYTES = 1 << 20
 _MARK = b"TPAF\x01"
 _HEADER_BYTES = len(_MARK) + 4
 
@@ -47,12 +50,19 @@ class ContentFiles:
         if not self.holds(sha256, len(data)):
             self._replace(sha256, data)
 
+    def restore(self, sha256: str, encrypted: IO[bytes]) -> None:
+        """Store the file of a content as it was backed up."""
+        self._write(sha256, iter(partial(encrypted.read, _COPIED_BYTES), b""))
+
     def _replace(self, sha256: str, data: bytes) -> None:
+        self._write(sha256, self._encrypted(sha256, data))
+
+    def _write(self, sha256: str, parts: Iterable[bytes]) -> None:
         path = self.path(sha256)
         temporary = path.with_name(f"{os.urandom(8).hex()}{_TEMPORARY}")
         try:
             make_private_folder(path.parent)
-            write_synced(temporary, self._encrypted(sha256, data))
+            write_synced(temporary, parts)
             temporary.replace(path)
             sync_folder(path.parent)
         except OSError as exc:

@@ -30,12 +30,16 @@ class Result(Protocol):
     def __iter__(self) -> Iterator[Any]: ...
 
 
-class Database(Protocol):
-    """A connection in a transaction of the writer, or for queries."""
+class Statements(Protocol):
+    """A connection that runs shared statements."""
 
     def execute(self, sql: str, values: Mapping[str, Any] = NO_VALUES) -> Result:
         """Run one shared statement."""
         ...
+
+
+class Database(Statements, Protocol):
+    """A connection in a transaction of the writer, or for queries."""
 
     def lock(self, name: str) -> None:
         """Wait until no other transaction has locked this name, and lock it until the end of this one."""

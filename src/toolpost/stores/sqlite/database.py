@@ -17,6 +17,8 @@ from toolpost.contracts.errors import StoreError
 
 T = TypeVar("T")
 
+DATABASE = "toolpost.db"
+OWNERS = "owners"
 FAULTS = (sqlite3.Error, UnicodeEncodeError)  # the latter for lone surrogates
 MIGRATIONS = Path(__file__).with_name("migrations")
 _RETRY_S = 0.02
@@ -34,8 +36,8 @@ _ADVICE = {
 }
 
 
-def open_writable(path: Path, *, busy_s: float) -> sqlite3.Connection:
-    """Open the writer's connection in WAL mode with synced commits, and migrate the schema."""
+def open_writable(path: Path, *, busy_s: float, upto: int | None = None) -> sqlite3.Connection:
+    """Open the writer's connection in WAL mode with synced commits, and migrate the schema, or up to a version."""
     try:
         _create_private(path)
         db = sqlite3.connect(path, timeout=busy_s, isolation_level=None, check_same_thread=False)
@@ -43,7 +45,7 @@ def open_writable(path: Path, *, busy_s: float) -> sqlite3.Connection:
         raise store_error(exc, path) from exc
     try:
         _retry_while_busy(lambda: _configure(db), busy_s)
-        migrate(db, path)
+        migrate(db, path, upto=upto)
         db.execute("PRAGMA synchronous = FULL")
     except sqlite3.Error as exc:
         db.close()
@@ -81,17 +83,17 @@ def open_readable(path: Path, *, busy_s: float) -> sqlite3.Connection:
     return sqlite3.connect(uri, uri=True, timeout=busy_s, isolation_level=None, check_same_thread=False)
 
 
-def migrate(db: sqlite3.Connection, path: Path, folder: Path = MIGRATIONS) -> None:
-    """Apply the missing migrations, each in a separate transaction."""
+def migrate(db: sqlite3.Connection, path: Path, folder: Path = MIGRATIONS, *, upto: int | None = None) -> None:
+    """Apply the missing migrations, or those up to a number, each in a separate transaction."""
     files = sorted(folder.glob("*.sql"))
     newest = int(files[-1].name.split("_")[0])
-    version = _version(db)
+    version = read_version(db)
     if version > newest:
         raise StoreError(
             f"database {str(path)!r} has version {version}, this toolpost knows versions up to {newest}; "
             "upgrade toolpost (pip install --upgrade toolpost) or set data_dir to another folder"
         )
-    for file in files[version:]:
+    for file in files[version:upto]:
         _apply(db, file)
 
 
@@ -164,7 +166,8 @@ def _retry_while_busy(work: Callable[[], T], patience_s: float) -> T:
         time.sleep(_RETRY_S)
 
 
-def _version(db: sqlite3.Connection) -> int:
+def read_version(db: sqlite3.Connection) -> int:
+    """Return the number of the last migration; 0 for a new database."""
     return int(db.execute("PRAGMA user_version").fetchone()[0])
 
 
@@ -197,7 +200,7 @@ def _apply(db: sqlite3.Connection, file: Path) -> None:
     number = int(file.name.split("_")[0])
 
     def work() -> None:
-        if _version(db) < number:  # another process may have been faster
+        if read_version(db) < number:  # another process may have been faster
             for statement in _statements(file.read_text(encoding="utf-8")):
                 db.execute(statement)
             db.execute(f"PRAGMA user_version = {number}")

@@ -52,6 +52,11 @@ def load_ledger(db: sqlite3.Connection, ledger: Ledger) -> None:
     ledger.read(db.execute(_LOAD).fetchone())
 
 
+def save_ledger(db: sqlite3.Connection, ledger: Ledger) -> None:
+    """Write the row of the ledger."""
+    db.execute(_SAVE, ledger.columns())
+
+
 def open_ledger(db: sqlite3.Connection, cipher: RowCipher) -> Ledger:
     """Load the ledger of a log, or create it in a new database."""
     return _find_ledger(db, cipher) or in_transaction(db, lambda: _find_ledger(db, cipher) or _make_ledger(db, cipher))

@@ -35,16 +35,7 @@ class Liveness:
 
     def alive(self, owner_id: str) -> bool:
         """Return whether the owner of an ID is alive; true if that cannot be determined."""
-        try:
-            descriptor = os.open(self._path(owner_id), os.O_RDWR)
-        except FileNotFoundError:
-            return False
-        except OSError:
-            return True
-        try:
-            return not try_lock(descriptor, shared=True)
-        finally:
-            os.close(descriptor)
+        return _is_locked(self._path(owner_id))
 
     def sweep(self) -> None:
         """Delete the lock files of owners that have ended."""
@@ -98,5 +89,23 @@ def _remove_if_dead(path: Path) -> None:
     try:
         if try_lock(descriptor, shared=False):
             path.unlink()
+    finally:
+        os.close(descriptor)
+
+
+def count_living(folder: Path) -> int:
+    """Return the number of processes that have the store of a folder open."""
+    return sum(map(_is_locked, folder.glob("*.lock")))
+
+
+def _is_locked(path: Path) -> bool:
+    try:
+        descriptor = os.open(path, os.O_RDWR)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    try:
+        return not try_lock(descriptor, shared=True)
     finally:
         os.close(descriptor)

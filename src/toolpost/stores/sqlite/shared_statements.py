@@ -22,16 +22,23 @@ T = TypeVar("T")
 _ANY = re.compile(r"= ANY\((:\w+)\)")
 
 
-class SQLiteDatabase:
-    """A connection of SQLite: one transaction at a time writes, so rows and names need no locks."""
+class SQLiteStatements:
+    """A connection of SQLite that runs shared statements."""
 
-    def __init__(self, db: sqlite3.Connection, context: SQLiteContext) -> None:
+    def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
-        self._context = context
 
     def execute(self, sql: str, values: Mapping[str, Any] = NO_VALUES) -> sqlite3.Cursor:
         """Run one shared statement."""
         return self._db.execute(_translate(sql), {name: _to_column(value) for name, value in values.items()})
+
+
+class SQLiteDatabase(SQLiteStatements):
+    """A connection of a store: one transaction at a time writes, so rows and names need no locks."""
+
+    def __init__(self, db: sqlite3.Connection, context: SQLiteContext) -> None:
+        super().__init__(db)
+        self._context = context
 
     def lock(self, name: str) -> None:
         """Do nothing."""

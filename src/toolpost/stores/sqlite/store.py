@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from functools import partial
 from pathlib import Path
 from typing import Self
@@ -32,7 +32,7 @@ from toolpost.contracts.storage import (
     WebhookStore,
 )
 from toolpost.stores.changes import Changes
-from toolpost.stores.content_files import ContentFiles
+from toolpost.stores.content_files import ARTIFACTS, ContentFiles
 from toolpost.stores.durable_files import make_private_folder
 from toolpost.stores.encryption import RowCipher
 from toolpost.stores.ledger import Ledger
@@ -47,11 +47,14 @@ from toolpost.stores.sql.pruning import Pruner
 from toolpost.stores.sql.state import SQLStateTable
 from toolpost.stores.sql.tokens import SQLTokenRows
 from toolpost.stores.sql.webhooks import SQLWebhookStore
+from toolpost.stores.sqlite import transfer
 from toolpost.stores.sqlite.calls import SQLiteCancelStore, SQLiteIdempotencyStore, SQLiteJournal
 from toolpost.stores.sqlite.changes import read_states
+from toolpost.stores.sqlite.checks import check_folder
 from toolpost.stores.sqlite.context import SQLiteContext
 from toolpost.stores.sqlite.database import (
-    MIGRATIONS,
+    DATABASE,
+    OWNERS,
     Reader,
     open_readable,
     open_writable,
@@ -69,11 +72,9 @@ from toolpost.stores.sqlite.transactions import TransactionRunner
 from toolpost.stores.state import EncryptedStateStore
 from toolpost.stores.threads import DAEMON_THREADS, StoreThreads
 from toolpost.stores.topics import notify_events
+from toolpost.stores.transfer import EmptyStore, LockedSnapshot, Migration, Snapshot
 from toolpost.stores.writer import Writer
 
-DATABASE = "toolpost.db"
-OWNERS = "owners"
-ARTIFACTS = "artifacts"
 _IDS: dict[IdKind, str] = {
     "pending": "SELECT id, tenant, created_at AS at FROM pending",
     "open_pending": "SELECT id, tenant, created_at AS at FROM pending WHERE status = 'open'",
@@ -183,21 +184,30 @@ class SQLiteBackend:
             return []
 
     def check(self, options: StoreOptions) -> Iterator[StoreCheck]:
-        path = _folder(options) / DATABASE
-        if not path.exists():
-            yield StoreCheck("ok", "not made yet")
-            return
-        try:
-            with closing(open_readable(path, busy_s=1.0)) as db:
-                version = int(db.execute("PRAGMA user_version").fetchone()[0])
-        except sqlite3.Error as error:
-            yield StoreCheck("broken", f"{path}: {error}")
-            return
-        newest = len(list(MIGRATIONS.glob("*.sql")))
-        if version > newest:
-            yield StoreCheck("broken", f"version {version}, newer than this toolpost knows ({newest}); upgrade it")
-        else:
-            yield StoreCheck("ok", f"version {version} of {newest}, {path.stat().st_size // 1024} KB")
+        return check_folder(_folder(options), options.make_cipher)
+
+    def describe(self, options: StoreOptions) -> str:
+        return str(_folder(options) / DATABASE)
+
+    def migrate(self, options: StoreOptions) -> Migration:
+        folder = _folder(options)
+        _make_folder(folder)
+        return transfer.migrate_folder(folder)
+
+    def snapshot(self, options: StoreOptions) -> AbstractContextManager[Snapshot]:
+        folder = _folder(options)
+        return transfer.snapshot(folder, options.make_cipher(folder))
+
+    def lock(self, options: StoreOptions) -> AbstractContextManager[LockedSnapshot]:
+        folder = _folder(options)
+        return transfer.lock(folder, options.make_cipher(folder))
+
+    def fill(self, options: StoreOptions, *, schema: int) -> AbstractContextManager[EmptyStore]:
+        folder = _folder(options)
+        return transfer.fill(folder, options.make_cipher(folder), schema=schema)
+
+    def clear(self, options: StoreOptions) -> None:
+        transfer.remove(_folder(options) / DATABASE)
 
 
 def open_sqlite_store(
@@ -240,6 +250,7 @@ def open_sqlite_store(
 def _open_database(path: Path, cipher: Cipher, busy_s: float) -> tuple[sqlite3.Connection, Ledger]:
     db = open_writable(path, busy_s=busy_s)
     try:
+        transfer.refuse_moved(db, path)
         check_key(db, cipher, path)
         return db, open_ledger(db, RowCipher(cipher))
     except sqlite3.Error as exc:

@@ -1,0 +1,46 @@
+"""Checks of an SQLite database that change nothing."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+from toolpost.contracts.errors import StoreError
+from toolpost.contracts.storage import Cipher
+from toolpost.stores.registry import StoreCheck
+from toolpost.stores.sqlite.database import DATABASE, MIGRATIONS, OWNERS, open_readable, read_version
+from toolpost.stores.sqlite.key_check import check_key
+from toolpost.stores.sqlite.liveness import count_living
+from toolpost.stores.sqlite.transfer import refuse_moved
+
+
+def check_folder(folder: Path, make_cipher: Callable[[Path], Cipher]) -> Iterator[StoreCheck]:
+    """Check the version and the key of a database, and count the processes that use it."""
+    path = folder / DATABASE
+    if not path.exists():
+        yield StoreCheck("ok", "not made yet")
+        return
+    try:
+        with closing(open_readable(path, busy_s=1.0)) as db:
+            version = _check_version(db, path)
+            yield version
+            if version.status == "broken":
+                return
+            refuse_moved(db, path)
+            check_key(db, make_cipher(folder), path)
+    except (sqlite3.Error, StoreError) as error:
+        message = error.message if isinstance(error, StoreError) else f"{path}: {error}"
+        yield StoreCheck("broken", message)
+        return
+    living = count_living(folder / OWNERS)
+    if living:
+        yield StoreCheck("ok", "1 process uses it" if living == 1 else f"{living} processes use it")
+
+
+def _check_version(db: sqlite3.Connection, path: Path) -> StoreCheck:
+    version, newest = read_version(db), len(list(MIGRATIONS.glob("*.sql")))
+    if version > newest:
+        return StoreCheck("broken", f"version {version}, newer than this toolpost knows ({newest}); upgrade it")
+    return StoreCheck("ok", f"version {version} of {newest}, {path.stat().st_size // 1024} KB")

@@ -1,0 +1,166 @@
+"""Copies of a whole store: into another database, and between a database and an archive.
+
+A database that supports copies implements `PortableBackend`. All databases have the same tables and columns, so rows
+are copied unchanged: hashes and MACs stay valid, and encrypted values are not decrypted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
+
+from msgspec import Struct
+
+from toolpost.contracts.errors import ConfigError, StoreError
+from toolpost.stores.chain import LogKey
+from toolpost.stores.registry import StoreBackend, StoreOptions, find_backend
+from toolpost.stores.sql.database import Statements
+
+Batches: TypeAlias = Iterable[Sequence[tuple[Any, ...]]]
+
+_BY_INSERTION = "rowid"
+COPIED: Mapping[str, str] = {
+    "runs": "nr",
+    "segments": "last_id",
+    "journal": _BY_INSERTION,
+    "pending": _BY_INSERTION,
+    "keys": 'tenant, "user", key',
+    "cancels": "nr",
+    "artifacts": _BY_INSERTION,
+    "state": "kind, key, item",
+    "tokens": 'tenant, "user", issuer, resource, client',
+    "caller_keys": "created_at, id",
+    "webhooks": "name",
+    "metrics": "tenant, dimension, width, begin, key",
+    "metrics_position": "position",
+}
+"""The tables that are copied, with the order of their rows. The ledger is copied separately, as a `LogState`."""
+RENUMBERED = frozenset({"journal", "pending", "cancels", "artifacts"})
+"""Tables whose rows get new numbers in the same order."""
+ROWS_OF_USERS = tuple(table for table in COPIED if table != "metrics_position")  # which has always one row
+BATCH = 1000
+
+
+class LogState(Struct, frozen=True, kw_only=True):
+    """The ledger of a whole log; `key` is its encrypted key, and `total` the sum of the MACs of its runs."""
+
+    key: bytes
+    last_event: int
+    last_run: int
+    runs: int
+    total: bytes
+    is_intact: bool
+
+
+class Snapshot(Protocol):
+    """The data of a store at one moment."""
+
+    @property
+    def schema(self) -> int: ...
+    @property
+    def log(self) -> LogState: ...
+
+    def columns(self, table: str) -> list[str]:
+        """Return the columns of a table that are copied."""
+        ...
+
+    def rows(self, table: str) -> Iterator[Sequence[tuple[Any, ...]]]:
+        """Yield the rows of a table in batches."""
+        ...
+
+
+class LockedSnapshot(Snapshot, Protocol):
+    """The data of a store that no other process uses."""
+
+    def freeze(self, place: str) -> None:
+        """Refuse all further use of the database, whose data was moved to a place."""
+        ...
+
+
+class EmptyStore(Protocol):
+    """A database without data, which is filled in one transaction."""
+
+    @property
+    def statements(self) -> Statements:
+        """The transaction, for statements that all databases share."""
+        ...
+
+    def insert(self, table: str, columns: Sequence[str], batches: Batches) -> int:
+        """Insert rows; return their number."""
+        ...
+
+    def write_log(self, log: LogState, *, position: int) -> LogKey:
+        """Write the ledger; events that are written later get positions above `position`. Return the key of the log.
+
+        Raise StoreError if the key of the data is missing.
+        """
+        ...
+
+
+class Migration(NamedTuple):
+    """The versions of a schema before and after a migration; 0 is no database."""
+
+    before: int
+    after: int
+
+
+@runtime_checkable
+class PortableBackend(StoreBackend, Protocol):
+    """A database that can be migrated, backed up, restored and moved."""
+
+    def describe(self, options: StoreOptions) -> str:
+        """Return the place of the database, without a password."""
+        ...
+
+    def migrate(self, options: StoreOptions) -> Migration:
+        """Apply the missing migrations."""
+        ...
+
+    def snapshot(self, options: StoreOptions) -> AbstractContextManager[Snapshot]:
+        """Read the data of a store at one moment, which other processes may use."""
+        ...
+
+    def lock(self, options: StoreOptions) -> AbstractContextManager[LockedSnapshot]:
+        """Read the data of a store that no process uses; StoreError if one does. None can write in the meantime."""
+        ...
+
+    def fill(self, options: StoreOptions, *, schema: int) -> AbstractContextManager[EmptyStore]:
+        """Fill a database in one transaction, which is rolled back if the context raises.
+
+        The rows are those of the version `schema`; afterwards the newest one is in place. Raise NotEmptyError for a
+        database with data, and StoreError for a version that is not known.
+        """
+        ...
+
+    def clear(self, options: StoreOptions) -> None:
+        """Delete all data, after a copy that failed."""
+        ...
+
+
+class NotEmptyError(StoreError):
+    """A database that should be empty contains data."""
+
+
+def find_portable(options: StoreOptions) -> PortableBackend:
+    """Return the backend of a database; ConfigError if it does not support copies."""
+    backend = find_backend(options.database)
+    if isinstance(backend, PortableBackend):
+        return backend
+    name = options.database.partition(":")[0]
+    raise ConfigError(f"database: {name} has nothing that could be migrated, backed up or moved")
+
+
+def copy_rows(source: Snapshot, target: EmptyStore) -> dict[str, int]:
+    """Copy all rows; return their number by table. StoreError if the numbers differ."""
+    return {table: target.insert(table, source.columns(table), source.rows(table)) for table in COPIED}
+
+
+def describe_rows(counts: Mapping[str, int]) -> str:
+    """Return the numbers of rows as text; empty without rows."""
+    return ", ".join(f"{count} of {table}" for table, count in counts.items() if count)
+
+
+def count_rows(source: Snapshot) -> dict[str, int]:
+    """Return the number of rows by table."""
+    return {table: sum(len(batch) for batch in source.rows(table)) for table in COPIED}
