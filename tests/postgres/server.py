@@ -13,12 +13,14 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import psutil
 
 from tests.parts import PartMissingError
 
@@ -51,6 +53,38 @@ class PostgreSQL(NamedTuple):
 @contextmanager
 def running(version: int | None = None) -> Iterator[PostgreSQL]:
     """A new server of a major version, else of the newest one; what it kept is gone with it."""
+    with _initialised(version) as place, _started(place):
+        yield place.server
+
+
+@contextmanager
+def restartable(version: int | None = None) -> Iterator[tuple[PostgreSQL, Callable[[], None]]]:
+    """A new server, and a function that kills all of its processes and starts it again at the same address."""
+    with _initialised(version) as place, ExitStack() as stack:
+        process = stack.enter_context(_started(place))
+
+        def kill_and_start() -> None:
+            nonlocal process
+            whole = psutil.Process(process.pid)
+            for each in (whole, *whole.children(recursive=True)):
+                with suppress(psutil.NoSuchProcess):
+                    each.kill()
+            process.wait(PATIENCE_S)
+            process = stack.enter_context(_started(place))
+
+        yield place.server, kill_and_start
+
+
+class _Place(NamedTuple):
+    """The data of a server, and the programs and the user that it runs with."""
+
+    server: PostgreSQL
+    programs: Path
+    user: dict[str, Any]
+
+
+@contextmanager
+def _initialised(version: int | None) -> Iterator[_Place]:
     programs = _programs(version)
     user = _unprivileged()
     # Not pytest's: a socket's path is short, and others may not look in.
@@ -59,8 +93,7 @@ def running(version: int | None = None) -> Iterator[PostgreSQL]:
         if user:
             os.chown(folder, user["user"], user["group"])
         _initialise(programs, folder, user)
-        with _started(programs, folder, user) as port:
-            yield PostgreSQL(folder, port)
+        yield _Place(PostgreSQL(folder, _free_port()), programs, user)
     finally:
         shutil.rmtree(folder)
 
@@ -124,16 +157,18 @@ def _initialise(programs: Path, folder: Path, user: dict[str, Any]) -> None:
 
 
 @contextmanager
-def _started(programs: Path, folder: Path, user: dict[str, Any]) -> Iterator[int]:
-    port = _free_port()
-    server = [str(programs / "postgres"), "-D", str(folder / "data"), "-k", str(folder), "-p", str(port), *_QUICK]
+def _started(place: _Place) -> Iterator[subprocess.Popen[bytes]]:
+    folder, port = place.server
+    server = [str(place.programs / "postgres"), "-D", str(folder / "data"), "-k", str(folder), "-p", str(port), *_QUICK]
     with (
-        (folder / "log").open("w") as log,
-        subprocess.Popen([*_bound(), *server], cwd=folder, stdin=subprocess.DEVNULL, stderr=log, **user) as process,
+        (folder / "log").open("a") as log,
+        subprocess.Popen(
+            [*_bound(), *server], cwd=folder, stdin=subprocess.DEVNULL, stderr=log, **place.user
+        ) as process,
     ):
         try:
             _wait(process, folder)
-            yield port
+            yield process
         finally:
             process.send_signal(signal.SIGQUIT)  # at once: nothing is to be kept
             process.wait(PATIENCE_S)
