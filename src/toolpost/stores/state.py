@@ -62,12 +62,17 @@ class EncryptedStateStore:
     """Implements `PlannerStates` on any table.
 
     A pause is stored under the hash of its token, because the token resumes it. A pause whose payload names its `user`
-    is erased with that user; one with `expires_at` is pruned after it expired. `owner_id` identifies this process in
-    its claims, and `is_alive` returns whether the process of an owner id still runs.
+    is erased with that user; one with `expires_at` is pruned after it expired. `owner_id` returns the ID of this
+    process in its claims, and `is_alive` returns whether the process of an owner id still runs.
     """
 
     def __init__(
-        self, table: StateTable, cipher: RowCipher, *, owner_id: str, is_alive: Callable[[str], Awaitable[bool]]
+        self,
+        table: StateTable,
+        cipher: RowCipher,
+        *,
+        owner_id: Callable[[], str],
+        is_alive: Callable[[str], Awaitable[bool]],
     ) -> None:
         self._owner_id = owner_id
         self._is_alive = is_alive
@@ -99,7 +104,7 @@ class EncryptedStateStore:
 
     async def claim_planner_state(self, token: str, payload: dict[str, Any]) -> bool:
         key = _fingerprint(token)
-        return await self._table.add("pause", key, "", self._pause(key, {**payload, _CLAIMED_BY: self._owner_id}))
+        return await self._table.add("pause", key, "", self._pause(key, {**payload, _CLAIMED_BY: self._owner_id()}))
 
     async def is_claimed(self, token: str) -> bool:
         owner_id = (await self._load(token)).get(_CLAIMED_BY)

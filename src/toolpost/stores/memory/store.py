@@ -61,7 +61,7 @@ class MemoryStore:
         self._state_table = MemoryStateTable()
         self.sessions = EncryptedSessionStore(self._state_table, RowCipher(NoCipher()))
         self.state = EncryptedStateStore(
-            self._state_table, RowCipher(NoCipher()), owner_id=self.owner_id, is_alive=self._is_alive
+            self._state_table, RowCipher(NoCipher()), owner_id=lambda: self.owner_id, is_alive=self._is_alive
         )
 
     async def _is_alive(self, owner_id: str) -> bool:

@@ -114,7 +114,9 @@ class SQLiteStore:
         self.limits: LimitStore = limits
         table = SQLStateTable(database)
         self.sessions: SessionStore = EncryptedSessionStore(table, shared.cipher)
-        self.state = EncryptedStateStore(table, shared.cipher, owner_id=shared.owner_id, is_alive=self._is_alive)
+        self.state = EncryptedStateStore(
+            table, shared.cipher, owner_id=lambda: shared.owner_id, is_alive=self._is_alive
+        )
         self._shared = shared
         self._close_limits = limits.close
         self._pruner = Pruner(database, files)
