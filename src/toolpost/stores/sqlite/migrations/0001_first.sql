@@ -37,11 +37,10 @@ CREATE TABLE runs (
 );
 CREATE INDEX runs_open ON runs (owner) WHERE open_calls > 0;
 CREATE INDEX runs_user ON runs (tenant, user, nr);
--- For lists of runs, without notices of sources and of the catalog.
-CREATE INDEX runs_tenant ON runs (tenant) WHERE root_call <> '';
-CREATE INDEX runs_tool ON runs (tenant, tool_name) WHERE root_call <> '';
-CREATE INDEX runs_started ON runs (tenant, started_at) WHERE root_call <> '';
-CREATE INDEX runs_status ON runs (tenant, status) WHERE root_call <> '';
+-- For filters of runs, without notices of sources and of the catalog. One narrow index is read from its end. Each other
+-- index of all runs takes 0.4 us of a durable call (measured 2026-11), one of those that did not complete takes none.
+CREATE INDEX runs_filters ON runs (tenant, nr, tool_name, status, started_at) WHERE root_call <> '';
+CREATE INDEX runs_not_completed ON runs (tenant, status) WHERE root_call <> '' AND status <> 'completed';
 
 -- The number of runs and events that the log should contain: one row. Without a key, the log is new.
 CREATE TABLE ledger (
