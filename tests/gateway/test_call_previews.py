@@ -1,5 +1,6 @@
 """What a call would send or run, as data on its card, with the arguments filled in and secrets masked."""
 
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -149,6 +150,47 @@ async def test_the_diff_of_a_file_has_its_sizes_and_numbers_of_lines(tmp_path: P
     preview = card["preview"]
     assert (preview["kind"], preview["added"], preview["removed"]) == ("diff", 2, 1)
     assert (preview["old_size"], preview["new_size"], card["truncated"]) == (8, 8, False)
+
+
+async def preview_price(params: dict[str, Any], _context: Any) -> CallPreview:
+    text = f"--- a/price\n+++ b/price\n@@ -1 +1 @@\n-price = 1\n+price = {params['euro']}\n"
+    return CallPreview(True, "it changes a price", text, data={"path": "price"})
+
+
+@tool(side_effects="write", preview=preview_price)
+async def set_price(euro: int) -> str:
+    """Change a price."""
+    return f"{euro}"
+
+
+async def test_a_tool_previews_a_changed_call_again(tmp_path: Path) -> None:
+    async with served(tmp_path / "data", [set_price], policy=ASK) as gate:
+        card = await only_card(gate, "set_price", euro=2)
+        changes = [{"op": "replace", "path": "/euro", "value": 3}]
+        changed = await gate.http.post(f"/api/v1/pending/{card['id']}/preview", json={"changes": changes})
+        kept = (await gate.http.get(f"/api/v1/pending/{card['id']}")).json()
+
+    assert (changed.json()["arguments"], changed.json()["preview"]["path"]) == ({"euro": 3}, "price")
+    assert "+price = 3" in changed.json()["preview"]["text"]
+    assert "+price = 2" in kept["preview"]["text"]
+
+
+async def test_headers_with_the_credential_of_a_source_are_named_and_never_shown(tmp_path: Path, api: str) -> None:
+    source = {
+        "name": "pets",
+        "transport": "http",
+        "connection": f"{api}/openapi.json",
+        "required": True,
+        "auth_type": "bearer",
+        "auth_config": {"token": "a-token-of-the-source"},
+        "headers": {"X-Api-Key": "a-key-of-the-source", "Accept-Language": "de"},
+    }
+    async with served(tmp_path / "data", sources=[source], policy=ASK) as gate:
+        card = await only_card(gate, "pets.rename", id="7", body={"name": "Ann"})
+
+    own = [header for header in card["preview"]["headers"] if header["masked_by"] == "pets"]
+    assert own == [{"name": name, "value": None, "masked_by": "pets"} for name in ("X-Api-Key", "Authorization")]
+    assert "of-the-source" not in json.dumps(card)
 
 
 async def test_a_tool_may_preview_rows_and_one_without_a_preview_has_none(tmp_path: Path) -> None:

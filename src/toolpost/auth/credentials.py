@@ -41,6 +41,14 @@ def static_credential(config: ExternalToolConfig) -> Credential:
     return Credential(f"static:{fingerprint(headers)}", headers, origin=origin)
 
 
+def credential_headers(config: ExternalToolConfig) -> list[str]:
+    """Return the names of the headers with secrets that every request of a source has, without their values."""
+    own = [name for name, value in config.headers.items() if is_secret_header(name, value)]
+    if config.auth_type is AuthType.OAUTH2_USER:
+        return [*own, "Authorization"]
+    return [*own, *_headers(config)]
+
+
 def discovery_credential(config: ExternalToolConfig) -> Credential:
     """Return the credential that lists the tools of an OAuth source: `auth_config.discovery`, else none."""
     discovery: object = config.auth_config.get("discovery")

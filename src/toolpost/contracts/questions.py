@@ -57,6 +57,13 @@ class CallPreview(NamedTuple):
     state: str = ""
     data: Mapping[str, Any] | None = None
 
+    def to_payload(self) -> dict[str, Any]:
+        """Return the parts that a question shows."""
+        return {
+            **({"preview": self.text} if self.text else {}),
+            **({} if self.data is None else {"preview_data": dict(self.data)}),
+        }
+
 
 @final
 class Question(Struct, frozen=True, kw_only=True):

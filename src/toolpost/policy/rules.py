@@ -169,10 +169,7 @@ class Verdict:
         return Question(
             kind="approval",
             prompt=f"{before}Allow {self.spec.name}? Approval is required: {why}.",
-            payload={
-                **({"preview": shown.text} if shown.text else {}),
-                **({} if shown.data is None else {"preview_data": dict(shown.data)}),
-            },
+            payload=shown.to_payload(),
             state=shown.state or None,
             rule=None if self.policy is None else {**self.policy, "reason": why},
         )

@@ -80,8 +80,7 @@ class Explainer:
             verdict = runtime.verdicts[destructive]
         if verdict.action == "deny":
             return Explanation(verdict=verdict, destructive=destructive)
-        payload = {} if preview is None or not preview.text else {"preview": preview.text}
-        asked = Question(kind="approval", prompt="", payload=payload)
+        asked = Question(kind="approval", prompt="", payload={} if preview is None else preview.to_payload())
         question = describe_call(asked, runtime.called, request.arguments, redactor)
         return Explanation(verdict=verdict, destructive=destructive, question=question)
 

@@ -28,7 +28,14 @@ from toolpost.runtime.answer_checks import (
 from toolpost.runtime.given_artifacts import give_artifacts
 from toolpost.runtime.outcome_reporter import OutcomeReporter
 from toolpost.runtime.pauses import inner_calls
-from toolpost.runtime.pending_card import approval_card, changed_call, visible_action, visible_pause
+from toolpost.runtime.pending_card import (
+    approval_card,
+    changed_action,
+    has_own_preview,
+    visible_action,
+    visible_pause,
+    with_preview,
+)
 from toolpost.runtime.persistence import dump_outcome, load_context, load_outcome, paused_outcome
 
 if TYPE_CHECKING:
@@ -42,6 +49,7 @@ if TYPE_CHECKING:
     from toolpost.runtime.attempt import InFlightCalls
     from toolpost.runtime.concurrency import BackgroundTasks
     from toolpost.runtime.event_emitter import EventEmitter
+    from toolpost.runtime.explanation import Explainer
     from toolpost.schema.json_patch import JsonChange
 
 _log = logging.getLogger("toolpost.runtime")
@@ -137,10 +145,21 @@ class PendingActions:
         return approval_card(action, self._registry, self._redactor, operator=operator)
 
     async def preview(self, pending_id: str, changes: Sequence[Mapping[str, Any]], *, by: str) -> dict[str, Any]:
-        """Return the masked arguments of a call and its preview as they would be with changes; nothing runs."""
+        """Return the masked arguments of a call and its preview as they would be with changes; nothing runs.
+
+        A tool that computed the preview of the call computes that of the changed call.
+        """
         action = await self.get(pending_id, by=by)
         self._checks.refuse_missing(action)
-        return changed_call(action, self._registry, self._redactor, changes)
+        changed = changed_action(action, self._registry, changes)
+        if has_own_preview(action):
+            explained = await self._router.explainer.explain(
+                action.tool_name, changed.arguments, principal=action.asked_by
+            )
+            if explained.question is not None:
+                changed = with_preview(changed, explained.question.payload)
+        card = approval_card(changed, self._registry, self._redactor)
+        return {name: card[name] for name in ("arguments", "masked", "preview")}
 
     async def describe_event(
         self, event: StoredEvent, *, by: str, show: Callable[[PendingAction], dict[str, Any]] | None = None
@@ -476,6 +495,7 @@ class CallResumer(Protocol):
     """The parts of the router that run an answered call."""
 
     inflight: InFlightCalls
+    explainer: Explainer
 
     async def await_tool(self, tool_name: str) -> None:
         """Wait for a tool whose source is still connecting."""

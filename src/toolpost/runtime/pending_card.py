@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from toolpost.auth.credentials import credential_headers
 from toolpost.contracts.callers import KEY_ID, OPERATOR_ID, SESSION_ID
 from toolpost.contracts.errors import ToolError
 from toolpost.contracts.principal import Principal
@@ -125,22 +126,30 @@ def _given(action: PendingAction, answer: Answer, redact: Callable[[Mapping[str,
     return redact({"decision": "modify", "changes": paths, "arguments": patched_arguments(action, answer.changes)})
 
 
-def changed_call(
-    action: PendingAction, registry: ToolRegistry, redactor: Redactor, changes: Sequence[JsonChange]
-) -> dict[str, Any]:
-    """Return the arguments and the preview of an action as they would be with changes, with secrets masked.
+_OWN_PREVIEW = ("preview", "preview_data", "truncated")
 
-    ToolValidationError for changes that cannot be applied, or arguments that the tool does not accept. The preview that
-    a tool computed itself belongs to the original arguments, so it is left out.
+
+def has_own_preview(action: PendingAction) -> bool:
+    """Return whether the tool itself computed the preview of an action."""
+    return not action.question.payload.keys().isdisjoint(_OWN_PREVIEW)
+
+
+def changed_action(action: PendingAction, registry: ToolRegistry, changes: Sequence[JsonChange]) -> PendingAction:
+    """Return an action as it would be with changes, without a preview that the tool computed for other arguments.
+
+    ToolValidationError for changes that cannot be applied, or arguments that the tool does not accept.
     """
     check_changes(action, changes)
     arguments = patched_arguments(action, changes)
     registry.find(action.tool_name).fit(dict(arguments))
-    own = ("preview", "preview_data", "truncated")
-    payload = {name: value for name, value in action.question.payload.items() if name not in own}
-    changed = replace(action, arguments=arguments, question=replace(action.question, payload=payload))
-    card = approval_card(changed, registry, redactor)
-    return {name: card[name] for name in ("arguments", "masked", "preview")}
+    return with_preview(replace(action, arguments=arguments), {})
+
+
+def with_preview(action: PendingAction, payload: Mapping[str, Any]) -> PendingAction:
+    """Return an action with the preview of this payload instead of its own."""
+    others = {name: value for name, value in action.question.payload.items() if name not in _OWN_PREVIEW}
+    own = {name: value for name, value in payload.items() if name in _OWN_PREVIEW}
+    return replace(action, question=replace(action.question, payload={**others, **own}))
 
 
 def _described(
@@ -156,6 +165,11 @@ def _described(
     for header in described.get("headers", ()):
         is_masked = MASK in header["value"]
         header |= {"value": None if is_masked else header["value"], "masked_by": "argument" if is_masked else None}
+    if "headers" in described and entry.config is not None:
+        names = {header["name"].lower() for header in described["headers"]}
+        secrets = [name for name in credential_headers(entry.config) if name.lower() not in names]
+        of_source = [{"name": name, "value": None, "masked_by": entry.config.name} for name in secrets]
+        return {**described, "headers": [*of_source, *described["headers"]]}
     return dict(described)
 
 
