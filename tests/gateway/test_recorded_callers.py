@@ -31,8 +31,10 @@ async def test_runs_and_events_are_found_by_the_key_that_made_the_call(tmp_path:
         events = await gate.box.events(user="acme:olga", only=EventFilter(caller=caller))
         runs = await gate.box.runs(user="acme:olga", only=RunFilter(caller=caller))
         all_runs = await gate.box.runs(user="acme:olga")
+        listed = (await gate.http.get("/api/v1/runs")).json()["items"]
 
     assert [event.code for event in events] == [400, 405, 410]
     assert events[0].payload["caller"] == caller
     assert [run.run_id for run in runs] == [events[0].run_id]
     assert len(all_runs) == 2
+    assert {(run["caller"], run["caller_name"]) for run in listed} == {(caller, "acme:bot"), ("operator", None)}

@@ -197,6 +197,11 @@ class Lock:
             self._seen = (status.st_mtime_ns, status.st_size)
         return self._sources
 
+    @property
+    def written_at(self) -> float | None:
+        """When the file that the pins come from was written; None without one."""
+        return None if self._seen is None else self._seen[0] / 1e9
+
     def pin(self, source: str, name: str, pin: Pin) -> None:
         """Pin one tool; the others stay."""
         self.write({**self.sources, source: {**self.sources.get(source, {}), name: pin}})

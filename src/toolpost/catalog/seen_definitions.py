@@ -55,6 +55,12 @@ class SeenDefinitions:
         """The accepted definitions, read again if another process wrote them."""
         return self._read().seen
 
+    @property
+    def written_at(self) -> float | None:
+        """When the file of the definitions was written; None without one."""
+        self._read()
+        return None if self._status is None else self._status[0] / 1e9
+
     def knows(self, digest: str) -> bool:
         """Return whether these are the tools of the last record, all of them accepted."""
         return bool(digest) and self._read().digest == digest

@@ -92,6 +92,19 @@ def cut_source(text: str, name: str) -> tuple[str, str]:
     raise ConfigError(message, code="removal_impossible")
 
 
+def read_entry(path: Path, name: str) -> ExternalToolConfig | None:
+    """Return a source of the file as it is written, with references to variables; None if it cannot be read."""
+    try:
+        text = _read(path.resolve())
+        where, _, number = _entry(text, name)
+        entries = yaml.safe_load(text)
+        for key in where:
+            entries = entries[key]
+        return ExternalToolConfig.model_validate(entries[number])
+    except (ConfigError, yaml.YAMLError, ValueError):
+        return None
+
+
 def mark_trusted(path: Path, name: str, *, environ: Mapping[str, str]) -> None:
     """Write `trust: true` for one source of the file; ConfigError when that would change anything else."""
     if _value(_source_node(_read(path.resolve()), name), "trust") is not None:  # a person has decided

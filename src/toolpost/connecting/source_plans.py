@@ -378,6 +378,25 @@ def literal_secrets_of(source: ExternalToolConfig, environ: Mapping[str, str]) -
     return [Variable(name=variable.name, stands_for=variable.stands_for) for variable in extractor.variables]
 
 
+def with_references(source: ExternalToolConfig, environ: Mapping[str, str]) -> ExternalToolConfig:
+    """Return a source whose environment, headers, credential and options have references instead of secrets."""
+    extractor, name = SecretExtractor(environ), source.name
+
+    def replaced(named: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            key: extractor.env(name, key, value) if isinstance(value, str) and not value.startswith("env:") else value
+            for key, value in named.items()
+        }
+
+    changes = {
+        "env": replaced(source.env),
+        "headers": {key: extractor.header(name, key, value) for key, value in source.headers.items()},
+        "auth_config": replaced(source.auth_config),
+        "options": replaced(source.options),
+    }
+    return source.model_copy(update=changes)
+
+
 def mcp_transport(source: ExternalToolConfig) -> str:
     """Return the transport of an MCP server; `auto` if it is detected."""
     return str(source.options.get("transport", McpTransport.AUTO.value))

@@ -363,10 +363,14 @@ class Pinning(NamedTuple):
 
 
 class Pinned(NamedTuple):
-    """The definitions that a source's tools are compared with, and whether they come from a lock file."""
+    """The definitions that a source's tools are compared with, and whether they come from a lock file.
+
+    `written_at` is when their file was written; they were accepted then or before.
+    """
 
     pins: Mapping[str, Pin]
     locked: bool
+    written_at: float | None = None
 
 
 class SourcePins:
@@ -405,8 +409,10 @@ class SourcePins:
         """Return the source's pins in the lock file, else its first seen definitions, if recorded."""
         locked = None if self._lock is None else self._lock.sources.get(self._source)
         if locked is not None:
-            return Pinned(locked, locked=True)
-        return None if self._seen is None else Pinned(self._seen.pins, locked=False)
+            return Pinned(locked, locked=True, written_at=None if self._lock is None else self._lock.written_at)
+        if self._seen is None:
+            return None
+        return Pinned(self._seen.pins, locked=False, written_at=self._seen.written_at)
 
     def digest(self, tools: Sequence[Tool]) -> str:
         """Return the digest of a listing; empty if definitions are not recorded."""

@@ -238,6 +238,7 @@ COMPONENTS: dict[str, Any] = {
         },
         {
             "pinned_hash": {**MAYBE_TEXT, "description": "Hash of the accepted definition"},
+            "pinned_at": {**_MAYBE_TIME, "description": "When the file of accepted definitions was last written"},
             "definitions": record(
                 {
                     **dict.fromkeys(("openai", "anthropic", "mcp"), _OBJECT),
@@ -247,7 +248,7 @@ COMPONENTS: dict[str, Any] = {
             ),
             "stats": {**_CALL_STATS, "description": "Its calls since the start of this worker"},
         },
-        "A tool of the catalog; lists omit `pinned_hash`, `definitions` and `stats`",
+        "A tool of the catalog; lists omit `pinned_hash`, `pinned_at`, `definitions` and `stats`",
     ),
     "ToolSummary": {
         **record(
@@ -329,6 +330,7 @@ COMPONENTS: dict[str, Any] = {
             "events": _COUNT,
             "call_id": TEXT,
             "caller": {**MAYBE_TEXT, "description": "The caller of the gateway, such as `key:ID`"},
+            "caller_name": {**MAYBE_TEXT, "description": "The name of the caller's key"},
             "source": {**MAYBE_TEXT, "description": "The source in the name of the tool"},
             "error_code": MAYBE_TEXT,
             "duration_ms": {"type": "number", "description": "From the first to the last event"},
@@ -703,13 +705,16 @@ COMPONENTS: dict[str, Any] = {
             "next_try_at": _MAYBE_TIME,
             "breaker": record({"state": {"enum": ["closed", "open", "half_open"]}, "retry_in_s": _MAYBE_NUMBER}),
             "lock": {
-                **or_null(record(dict.fromkeys(("pinned", "changed", "new", "gone"), _COUNT))),
+                **or_null(
+                    record({**dict.fromkeys(("pinned", "changed", "new", "gone"), _COUNT), "written_at": _MAYBE_TIME})
+                ),
                 "description": "Its tools, compared with the accepted definitions",
             },
             "problems": array(TEXT),
             "calls_1h": {**_COUNT, "description": "Calls of the tenant in the last hour"},
             "p95_ms": _MAYBE_NUMBER,
-        }
+        },
+        {"yaml": {**MAYBE_TEXT, "description": "Its entry of the configuration, with references instead of secrets"}},
     ),
     "Lock": record(
         {

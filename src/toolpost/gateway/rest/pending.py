@@ -10,6 +10,7 @@ from toolpost.contracts.outcomes import outcome_to_dict
 from toolpost.contracts.questions import PendingAction, PendingStatus
 from toolpost.gateway.answering import refusal, viewer_of
 from toolpost.gateway.problems import Problem, problem_of
+from toolpost.gateway.rest.caller_names import key_names
 from toolpost.gateway.rest.components import PREVIEW
 from toolpost.gateway.rest.operations import JsonResponse, JsonSchema, Operations, RestRequest
 from toolpost.gateway.rest.pages import PAGE, YES_NO, decode_cursor, encode_cursor, invalid_cursor
@@ -297,7 +298,7 @@ async def cards(request: RestRequest, actions: Sequence[PendingAction]) -> list[
     callers: list[dict[str, Any]] = [card["caller"] for card in shown if card["caller"] is not None]
     by_key = [caller for caller in callers if caller["kind"] == "key"]
     if by_key:
-        names = {key.id: key.name for key in await request.box.store.caller_keys.list(tenant=request.tenant)}
+        names = await key_names(request)
         for caller in by_key:
             caller["name"] = names.get(caller["id"], caller["id"])
     return shown

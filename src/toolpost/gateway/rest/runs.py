@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from toolpost.contracts.callers import KEY_ID
 from toolpost.contracts.events import EventFilter, RunFilter
 from toolpost.contracts.outcomes import outcome_to_dict
 from toolpost.contracts.principal import Principal
 from toolpost.gateway.problems import Problem
+from toolpost.gateway.rest.caller_names import key_names
 from toolpost.gateway.rest.calls import is_suspended
 from toolpost.gateway.rest.event_filters import (
     AFTER,
@@ -27,9 +29,11 @@ from toolpost.gateway.rest.schema_builders import MAYBE_TEXT, array, record, ref
 from toolpost.runtime.persistence import kept_outcome
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from starlette.responses import Response
 
-    from toolpost.contracts.events import RunDetails, RunSummary
+    from toolpost.contracts.events import RunSummary
 
 OPERATIONS = Operations("runs")
 _LONGEST_WAIT_S = 60.0
@@ -73,7 +77,7 @@ async def list_runs(request: RestRequest) -> Response:
         await find_run(request, before, code="invalid_cursor", status=400)
     log = request.box.store.events
     runs: list[RunSummary] = await log.runs(tenant=request.tenant, before=before, limit=limit + 1, only=only)
-    shown = [_to_dict(run, details) for run, details in zip(runs, await log.run_details(runs[:limit]), strict=False)]
+    shown = await _to_dicts(request, runs[:limit])
     total = await log.count_runs(tenant=request.tenant, only=only) if query["total"] == "yes" else None
     following = encode_cursor(runs[limit - 1].run_id) if len(runs) > limit else None
     return JsonResponse({"items": shown, "next": following, "total": total})
@@ -90,9 +94,9 @@ async def show_run(request: RestRequest) -> Response:
     """Show a run with its artifacts and, unless `log` is `no`, its first 10,000 events."""
     run = await find_run(request, request.path["run_id"])
     store = request.box.store
-    (details,) = await store.events.run_details([run])
+    (document,) = await _to_dicts(request, [run])
     artifacts = await store.artifacts.list(tenant=request.tenant, user=request.only_user, run_id=run.run_id)
-    shown = {**_to_dict(run, details), "artifacts": [one.to_dict() for one in artifacts]}
+    shown = {**document, "artifacts": [one.to_dict() for one in artifacts]}
     shown["result"] = await _describe_result(request, run)
     if request.query["log"] == "yes":
         events = await store.events.read(tenant=request.tenant, run_id=run.run_id, limit=_MOST_EVENTS)
@@ -163,8 +167,16 @@ async def verify_run(request: RestRequest) -> Response:
     return JsonResponse({"status": "changed" if problems else "verified", "problems": problems, "events": run.events})
 
 
-def _to_dict(run: RunSummary, details: RunDetails) -> dict[str, Any]:
-    return {**run.to_dict(), **details.to_dict()}
+async def _to_dicts(request: RestRequest, runs: Sequence[RunSummary]) -> list[dict[str, Any]]:
+    """Return runs as JSON data, with the names of their callers' keys."""
+    found = zip(runs, await request.box.store.events.run_details(runs), strict=True)
+    shown = [{**run.to_dict(), **details.to_dict()} for run, details in found]
+    callers = [str(one["caller"] or "") for one in shown]
+    names = await key_names(request) if any(caller.startswith(KEY_ID) for caller in callers) else {}
+    return [
+        {**one, "caller_name": names.get(caller.removeprefix(KEY_ID)) if caller.startswith(KEY_ID) else None}
+        for one, caller in zip(shown, callers, strict=True)
+    ]
 
 
 async def _not_kept(request: RestRequest, run: RunSummary) -> dict[str, Any]:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import asdict
 
 from toolpost.catalog.lock import compare
-from toolpost.connecting.source_plans import runs_code
+from toolpost.configuration.file_editor import read_entry, snippet
+from toolpost.connecting.source_plans import runs_code, with_references
 from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.metrics import MINUTE_S, percentile
 from toolpost.contracts.source_kinds import AuthType
@@ -51,6 +52,17 @@ def service_of(config: ExternalToolConfig) -> str | None:
 def masked_connection(box: Toolbox, config: ExternalToolConfig) -> str:
     """Return the command or URL of a source with references to variables, and other secrets masked."""
     return mask_url_secrets(box.redactor.text(config.connection))
+
+
+def source_yaml(box: Toolbox, name: str, environ: Mapping[str, str]) -> str | None:
+    """Return a source as an entry of the configuration file: secrets are references to variables, or masked."""
+    managed = box.sources.index.by_name.get(name)
+    written = None if box.config_path is None else read_entry(box.config_path, name)
+    config = written if managed is None or managed.declared else managed.given
+    if config is None:
+        return None
+    shown = with_references(config, environ).model_copy(update={"connection": masked_connection(box, config)})
+    return box.redactor.text(snippet([shown]))
 
 
 def _document(box: Toolbox, managed: ManagedSource, calls: MetricRow | None) -> dict[str, Any]:
@@ -110,8 +122,8 @@ def _settings(box: Toolbox, config: ExternalToolConfig) -> dict[str, Any]:
     }
 
 
-def _lock_counts(managed: ManagedSource) -> dict[str, int] | None:
-    """Count the tools by how they compare with the accepted definitions; None if there are none."""
+def _lock_counts(managed: ManagedSource) -> dict[str, Any] | None:
+    """Count the tools by how they compare with the accepted definitions, and their time; None if there are none."""
     pins = managed.tools.pins
     try:
         pinned = None if pins is None else pins.read()
@@ -122,7 +134,7 @@ def _lock_counts(managed: ManagedSource) -> dict[str, int] | None:
     now = {tool.spec.name.partition(".")[2]: pins.pin(tool) for tool in managed.tools.listing.tools.values()}
     kinds = [one.kind for one in compare(managed.config.name, pinned.pins, now)]
     counts = {kind: kinds.count(kind) for kind in ("changed", "new", "gone")}
-    return {"pinned": len(pinned.pins), **counts}
+    return {"pinned": len(pinned.pins), **counts, "written_at": pinned.written_at}
 
 
 async def _calls(box: Toolbox, tenant: str) -> Mapping[str, MetricRow]:

@@ -28,7 +28,7 @@ from toolpost.gateway.rest.new_sources import (
 )
 from toolpost.gateway.rest.operations import JsonResponse, Operations, RestRequest
 from toolpost.gateway.rest.schema_builders import ref
-from toolpost.gateway.rest.source_documents import disabled_document, source_document, source_documents
+from toolpost.gateway.rest.source_documents import disabled_document, source_document, source_documents, source_yaml
 
 if TYPE_CHECKING:
     from toolpost.gateway.source_changes import ChangedSources
@@ -56,8 +56,12 @@ async def list_sources(request: RestRequest) -> Response:
 
 @OPERATIONS.declare("GET", "/sources/{name}", answers={200: ref("Source")}, problems=(404,))
 async def show_source(request: RestRequest) -> Response:
-    """Show one source."""
-    return JsonResponse(await _document(request, request.path["name"]))
+    """Show one source; `yaml` is its entry of the configuration, for callers who may read the log of its server."""
+    document = await _document(request, request.path["name"])
+    if _reads_servers(request) and request.caller.scopes & {"answer", "admin"}:
+        environ = environ_of(request)
+        document["yaml"] = await asyncio.to_thread(source_yaml, request.box, document["name"], environ)
+    return JsonResponse(document)
 
 
 @OPERATIONS.declare(
@@ -177,7 +181,7 @@ async def remove_source(request: RestRequest) -> Response:
 )
 async def show_source_log(request: RestRequest) -> Response:
     """Show the newest log messages of a source's server, its state changes, and the end of its stderr."""
-    if request.tenant != LOCAL_TENANT and not request.caller.is_operator:
+    if not _reads_servers(request):
         detail = (
             "a server logs the calls of all tenants: this needs the operator's token or a caller of the tenant "
             f"{LOCAL_TENANT!r}"
@@ -206,6 +210,11 @@ async def show_source_log(request: RestRequest) -> Response:
     source = request.box.sources.index.source(name)
     stderr = source.stderr_tail if isinstance(source, ProcessSource) else ""
     return JsonResponse({"lines": lines, "stderr": request.box.redactor.text(stderr) or None})
+
+
+def _reads_servers(request: RestRequest) -> bool:
+    """Return whether the caller may read what servers log and how they are configured, which is that of all tenants."""
+    return request.tenant == LOCAL_TENANT or request.caller.is_operator
 
 
 async def _persist(request: RestRequest, config: ExternalToolConfig) -> dict[str, Any]:

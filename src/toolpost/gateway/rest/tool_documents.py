@@ -86,7 +86,7 @@ class ToolDocuments:
         (definition,) = self._box.registry.to_llm_tools([entry.spec.name])
         openai, counts = definition.to_openai(), entry.counts
         return {
-            "pinned_hash": self._pinned_hash(entry),
+            **self._pin(entry),
             "definitions": {
                 "openai": openai,
                 "anthropic": definition.to_anthropic(),
@@ -113,13 +113,15 @@ class ToolDocuments:
         facts = {key: payload[key] for key in ("reason", "hash", "new", "changes")}
         return {**facts, "blocks": self._hold_of(entry) is not None}
 
-    def _pinned_hash(self, entry: Entry) -> str | None:
-        """Return the hash of the accepted definition, in the lock file or as it was first seen."""
+    def _pin(self, entry: Entry) -> dict[str, Any]:
+        """Return the hash of the accepted definition, in the lock file or as it was first seen, and its time."""
         managed = self._box.sources.index.by_name.get(entry.original.source)
         pins = None if managed is None else managed.tools.pins
         pinned = None if pins is None else pins.read()
         pin = None if pinned is None else pinned.pins.get(bare_name(entry.tool))
-        return None if pin is None else pin.hash
+        if pinned is None or pin is None:
+            return {"pinned_hash": None, "pinned_at": None}
+        return {"pinned_hash": pin.hash, "pinned_at": pinned.written_at}
 
 
 def verdict_document(verdict: Verdict) -> dict[str, Any]:
