@@ -1,6 +1,6 @@
 /** What the page Audit fetches. */
 
-import { infiniteQueryOptions, keepPreviousData } from '@tanstack/react-query';
+import { infiniteQueryOptions, keepPreviousData, queryOptions } from '@tanstack/react-query';
 
 import { requestTo, send } from './client';
 import type { Event } from './types';
@@ -27,23 +27,33 @@ export interface Verification {
 }
 
 const PAGE = 200;
+const LATEST = 100;
 const NO_EVENTS = String(Number.MAX_SAFE_INTEGER);
 
 /** The events that match, the newest first, page by page. */
 export const eventPagesQuery = (filters: EventFilters) =>
   infiniteQueryOptions({
     queryKey: ['audit', filters],
-    queryFn: async ({ pageParam, signal }) => {
-      const query = parametersOf(filters);
-      query.set('limit', String(PAGE));
-      if (pageParam !== undefined) query.set('before', String(pageParam));
-      const request = requestTo(`/api/v1/events?${query.toString()}`, { headers: { Accept: 'application/json' }, signal });
-      return (await (await send(request)).json()) as EventPage;
-    },
+    queryFn: ({ pageParam, signal }) => listEvents(filters, PAGE, pageParam, signal),
     initialPageParam: undefined as number | undefined,
     getNextPageParam: (page) => page.next ?? undefined,
     placeholderData: keepPreviousData,
   });
+
+/** The last events of the log; what follows arrives by itself. */
+export const latestEventsQuery = queryOptions({
+  queryKey: ['audit', 'latest'],
+  queryFn: async ({ signal }) => (await listEvents({}, LATEST, undefined, signal)).items,
+  staleTime: Infinity,
+});
+
+async function listEvents(filters: EventFilters, limit: number, before: number | undefined, signal: AbortSignal): Promise<EventPage> {
+  const query = parametersOf(filters);
+  query.set('limit', String(limit));
+  if (before !== undefined) query.set('before', String(before));
+  const request = requestTo(`/api/v1/events?${query.toString()}`, { headers: { Accept: 'application/json' }, signal });
+  return (await (await send(request)).json()) as EventPage;
+}
 
 /** The events that match with their hashes, oldest first, as a file. */
 export async function exportEvents(filters: EventFilters, format: 'jsonl' | 'csv'): Promise<Blob> {

@@ -718,7 +718,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Show one source */
+        /** Show one source; `yaml` is its entry of the configuration, for callers who may read the log of its server */
         get: operations["show_source"];
         put?: never;
         post?: never;
@@ -1078,7 +1078,7 @@ export interface components {
                 [key: string]: unknown;
             };
         };
-        /** @description A tool of the catalog; lists omit `pinned_hash`, `definitions` and `stats` */
+        /** @description A tool of the catalog; lists omit `pinned_hash`, `pinned_at`, `definitions` and `stats` */
         Tool: {
             name: string;
             description: string;
@@ -1165,6 +1165,8 @@ export interface components {
             model_name: string;
             /** @description Hash of the accepted definition */
             pinned_hash?: string | null;
+            /** @description When the file of accepted definitions was last written */
+            pinned_at?: number | null;
             /** @description The tool as models and MCP clients see it */
             definitions?: {
                 openai: {
@@ -1321,6 +1323,8 @@ export interface components {
             call_id: string;
             /** @description The caller of the gateway, such as `key:ID` */
             caller: string | null;
+            /** @description The name of the caller's key */
+            caller_name: string | null;
             /** @description The source in the name of the tool */
             source: string | null;
             error_code: string | null;
@@ -2025,11 +2029,15 @@ export interface components {
                 changed: number;
                 new: number;
                 gone: number;
+                /** @description Unix time in seconds */
+                written_at: number | null;
             } | null;
             problems: string[];
             /** @description Calls of the tenant in the last hour */
             calls_1h: number;
             p95_ms: number | null;
+            /** @description Its entry of the configuration, with references instead of secrets */
+            yaml?: string | null;
         };
         Lock: {
             path: string;

@@ -5,11 +5,11 @@ import { Foreign } from '../ui/Foreign';
 import { words } from '../words';
 import { serviceOf, shortUser } from './kinds';
 
-/** What a card is about, in one line. `strong` makes the values bold. */
+/** What a card is about, in one line. `strong` makes the values bold, below a sentence that has the kind. */
 export function GistLine({ card, strong }: { card: Card; strong?: boolean }) {
   if (card.kind === 'consent') return <Foreign text={words.cards.needsAccount(serviceOf(card))} />;
   if (card.kind === 'input') return <Foreign text={card.prompt} />;
-  if (card.kind === 'unknown') return <>{words.cards.outcomeUnknown}</>;
+  if (card.kind === 'unknown' && !strong) return <>{words.cards.outcomeUnknown}</>;
   const gist = gistOf(card);
   if (gist.path !== undefined) {
     return (

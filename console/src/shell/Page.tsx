@@ -1,11 +1,15 @@
 import { useEffect, useRef, type ReactNode } from 'react';
 
 import { classes } from '../ui/classes';
+import { Glyph } from '../ui/Glyph';
+import { NextIcon } from '../ui/icons';
 import styles from './Page.module.css';
 import { useTitle } from './title';
 
 interface PageProps {
   title: string;
+  /** Before the title: the page that it belongs to. */
+  crumb?: ReactNode;
   /** Beside the title, in faint. */
   note?: ReactNode;
   /** At the right end of the header. */
@@ -15,10 +19,16 @@ interface PageProps {
 }
 
 /** A page with its header. Its heading takes the focus when the route changes. */
-export function Page({ title, note, actions, padded, children }: PageProps) {
+export function Page({ title, crumb, note, actions, padded, children }: PageProps) {
   return (
     <div className={styles.page}>
       <header className={styles.top}>
+        {crumb && (
+          <span className="row soft">
+            {crumb}
+            <Glyph icon={NextIcon} size={14} className="faint" />
+          </span>
+        )}
         <PageTitle title={title} />
         {note && <span className="faint cut">{note}</span>}
         {actions && <span className="end row">{actions}</span>}

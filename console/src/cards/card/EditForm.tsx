@@ -14,6 +14,7 @@ import { words } from '../../words';
 import { answerCard, isBusy, phaseOf, usePhase } from '../answers';
 import { forgetDraft, keepDraft, keptDraft } from '../drafts';
 import { AnswerState } from './AnswerState';
+import { ChangedPreview } from './ChangedPreview';
 import styles from './card.module.css';
 
 const MASK = '[redacted]';
@@ -52,7 +53,7 @@ export default function EditForm({ card, onClose }: { card: Card; onClose: () =>
       <div className={pieces.panel}>
         <div className={pieces.head}>
           <h3>{words.cards.changes}</h3>
-          <span className="faint t12 cut">{words.cards.changesNote}</span>
+          {changes.length === 0 && <span className="faint t12 cut">{words.cards.changesNote}</span>}
         </div>
         <div className={styles.edit}>
           {card.status !== 'open' && <p className="wait-ink">{words.cards.frozen}</p>}
@@ -67,6 +68,7 @@ export default function EditForm({ card, onClose }: { card: Card; onClose: () =>
             onBroken={setBroken}
           />
         </div>
+        {!frozen && changes.length > 0 && !broken && !sendsMask && card.preview && <ChangedPreview card={card} changes={changes} />}
         <div className={pieces.foot}>
           {phase.at === 'refused' && <AnswerState card={card} phase={phase} expired={false} onNext={onClose} />}
           {sendsMask && <p className={pieces.problem}>{words.cards.redactedLeft}</p>}

@@ -5,8 +5,9 @@ import { useState, type ReactNode } from 'react';
 
 import { closedCardsQuery, runQuery, sourcesQuery, toolQuery } from '../../api/queries';
 import { useMe } from '../../api/session';
-import type { Card } from '../../api/types';
+import type { Card, Outcome } from '../../api/types';
 import { formatCount } from '../../format/number';
+import { formatDuration } from '../../format/time';
 import { Chip } from '../../ui/Chip';
 import { classes } from '../../ui/classes';
 import { Dot } from '../../ui/Dot';
@@ -24,10 +25,11 @@ import {
   WritesIcon,
   type Icon,
 } from '../../ui/icons';
-import { Age } from '../../ui/Time';
+import { Age, Moment } from '../../ui/Time';
 import { ToolName } from '../../ui/ToolName';
 import { words } from '../../words';
 import { whyNot, whyOnlyDeny } from '../answering';
+import { GistLine } from '../GistLine';
 import { shortUser } from '../kinds';
 import { SOURCE_TONE } from '../source-tone';
 import styles from './card.module.css';
@@ -106,7 +108,9 @@ function Why({ card }: { card: Card }) {
           <pre className={classes('code', styles.rule)}>
             <Foreign text={rule.text} block />
           </pre>
-          <p className="t12 soft">{rule.index === 0 ? words.cards.ruleTemplate : words.cards.ruleOf(rule.index, rule.of)}</p>
+          <Link to="/settings/$section" params={{ section: 'policy' }} search={{ tool: card.tool_name }} className="link t12">
+            {rule.index === 0 ? words.cards.ruleTemplate : words.cards.ruleOf(rule.index, rule.of, rule.file)}
+          </Link>
         </>
       )}
     </section>
@@ -138,6 +142,17 @@ function What({ card }: { card: Card }) {
               {source && <Dot tone={SOURCE_TONE[source.state]} />}
               <Foreign text={[tool.source, source?.transport].filter(Boolean).join(', ')} />
             </span>
+          </Fact>
+        )}
+        {tool.pinned_at != null && (
+          <Fact name={words.cards.pinned}>
+            <Moment at={tool.pinned_at} />
+          </Fact>
+        )}
+        {tool.stats && tool.stats.count > 0 && (
+          <Fact name={words.cards.calledBefore}>
+            {words.counts.calls(tool.stats.count)}
+            {tool.stats.failures > 0 && `, ${words.cards.failedBefore(tool.stats.failures)}`}
           </Fact>
         )}
       </dl>
@@ -232,6 +247,13 @@ const DECIDED: Record<string, { icon: Icon; ink: string }> = {
   deny: { icon: CloseIcon, ink: 'fail-ink' },
 };
 
+/** How an answered call ended, in a word or two. */
+function Ended({ outcome }: { outcome: object | null }) {
+  const { status, duration_ms: took, error } = (outcome ?? {}) as Partial<Outcome>;
+  if (status === 'completed' && took != null) return <>{words.cards.completedIn(formatDuration(took))}</>;
+  return error ? <Foreign text={error.error_code} className="fail-ink" /> : null;
+}
+
 /** The last three answers for the same tool. */
 export function LikeIt({ card }: { card: Card }) {
   const closed = useQuery(closedCardsQuery).data?.items ?? [];
@@ -250,12 +272,18 @@ export function LikeIt({ card }: { card: Card }) {
                 <td className={ink}>
                   <Glyph icon={icon} size={14} />
                 </td>
-                <td>
-                  <Link to="/approvals/$id" params={{ id: one.id }} className="link">
-                    <Foreign text={shortUser(one.answered_by ?? '')} /> {words.cards.decisions[decision] ?? decision}
+                <td className={styles.gist}>
+                  <Link to="/approvals/$id" params={{ id: one.id }} className="cut">
+                    <GistLine card={one} strong />
                   </Link>
                 </td>
-                <td className="soft cut">{one.answer?.reason && <Foreign text={`“${one.answer.reason}”`} />}</td>
+                <td className="soft">
+                  {words.cards.decisions[decision] ?? decision} {words.cards.by}{' '}
+                  <Foreign text={shortUser(one.answered_by ?? '')} />
+                </td>
+                <td className={classes('soft', styles.why)}>
+                  <span className="cut">{one.answer?.reason ? <Foreign text={`“${one.answer.reason}”`} /> : <Ended outcome={one.outcome} />}</span>
+                </td>
                 <td className="faint">{one.answered_at !== null && <Age at={one.answered_at} ago />}</td>
               </tr>
             );

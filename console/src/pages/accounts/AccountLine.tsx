@@ -55,10 +55,17 @@ export function AccountLine({ account }: { account: Account }) {
   );
 }
 
-function Facts({ account: { scopes, connected_at: since, expires_at: expires } }: { account: Account }) {
+function Facts({ account }: { account: Account }) {
+  const { scopes, requested_scopes: requested, sources, tools, connected_at: since, expires_at: expires } = account;
   return (
     <div className={styles.facts}>
-      {scopes.map((scope) => (
+      {sources.length > 0 && (
+        <span>
+          {say.usedBy} <Foreign text={sources.join(', ')} />, {words.counts.tools(tools)}
+        </span>
+      )}
+      {account.status === 'missing' && requested.length > 0 && <span>{say.asksFor}</span>}
+      {(account.status === 'missing' ? requested : scopes).map((scope) => (
         <Chip key={scope} tone="line">
           <Foreign text={scope} />
         </Chip>

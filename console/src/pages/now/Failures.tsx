@@ -34,9 +34,7 @@ export function Failures({ window }: { window: WindowName }) {
           const [tool = '', code = ''] = item.key.split(' ');
           return (
             <Link key={item.key} to="/runs" search={{ tool, status: 'failed' }} className={styles.line}>
-              <span className="fail-ink">
-                <Glyph icon={FailureIcon} />
-              </span>
+              <Glyph icon={FailureIcon} className="fail-ink" />
               <span className="cut">
                 <ToolName name={tool} />
               </span>

@@ -40,12 +40,14 @@ function RunLine({ run }: { run: Run }) {
     (event) => event.run_id === run.run_id && (event.type === 'SUBAGENT_ACTION' || event.type === 'CALL_RETRIED'),
   );
   const retried = last?.type === 'CALL_RETRIED';
-  const fraction = last && numberOf(last, 'fraction');
+  // What this page saw is newer than the list of runs.
+  const fraction = (last && numberOf(last, 'fraction')) ?? run.progress?.fraction ?? undefined;
+  const text = last ? textOf(last, retried ? 'error_code' : 'text') : (run.progress?.text ?? '');
   return (
     <Link to="/runs/$id" params={{ id: run.run_id }} className={styles.line}>
       <Dot tone={retried ? 'wait' : 'run'} />
       <span className="cut">
-        <ToolName name={run.tool_name} /> {last && <Foreign text={textOf(last, retried ? 'error_code' : 'text')} className="soft" />}
+        <ToolName name={run.tool_name} /> {text && <Foreign text={text} className="soft" />}
       </span>
       <span className="end row">
         {fraction !== undefined && (

@@ -3,20 +3,20 @@ import { Link } from '@tanstack/react-router';
 
 import { sourcesQuery } from '../../api/queries';
 import type { Source } from '../../api/types';
-import { SOURCE_TONE } from '../../cards/source-tone';
+import { useNow } from '../../format/clock';
 import { Dot } from '../../ui/Dot';
 import { Foreign } from '../../ui/Foreign';
 import { Empty, Failure, Skeleton } from '../../ui/States';
 import { words } from '../../words';
+import { INKS, lookOf, worstFirst } from '../sources/state';
 import styles from './now.module.css';
 import { Section } from './Section';
 
-const ORDER = ['down', 'connecting', 'up', 'idle', 'disabled'];
-
 /** How the sources are, the worst first. */
 export function SourceStates() {
+  const now = useNow(10);
   const sources = useQuery(sourcesQuery);
-  const sorted = (sources.data ?? []).toSorted((a, b) => ORDER.indexOf(a.state) - ORDER.indexOf(b.state));
+  const sorted = worstFirst(sources.data ?? [], now);
   return (
     <Section title={words.now.sources} count={sorted.length}>
       <div className="box">
@@ -24,25 +24,23 @@ export function SourceStates() {
         {sources.error && <Failure error={sources.error} onRetry={() => void sources.refetch()} inline />}
         {sources.data?.length === 0 && <Empty title={words.now.noSources} inline />}
         {sorted.map((source) => (
-          <SourceLine key={source.name} source={source} />
+          <SourceLine key={source.name} source={source} now={now} />
         ))}
       </div>
     </Section>
   );
 }
 
-function SourceLine({ source }: { source: Source }) {
-  const up = source.state === 'up';
+function SourceLine({ source, now }: { source: Source; now: number }) {
+  const { tone, text } = lookOf(source, now);
   return (
     <Link to="/sources/$name" params={{ name: source.name }} className={styles.source} title={source.error ?? undefined}>
-      <Dot tone={SOURCE_TONE[source.state]} />
-      <span className="medium">
+      <Dot tone={tone} />
+      <span className="medium cut">
         <Foreign text={source.name} />
       </span>
       <span className="soft cut">{source.transport}</span>
-      <span className={`end t12 ${source.state === 'down' ? 'fail-ink' : 'soft'}`}>
-        {up ? words.now.toolCount(source.tools) : (words.now.states[source.state] ?? source.state)}
-      </span>
+      <span className={`end t12 ${styles.state ?? ''} ${INKS[tone] ?? 'soft'}`}>{tone === 'ok' ? words.counts.tools(source.tools) : text}</span>
     </Link>
   );
 }

@@ -5,6 +5,8 @@ import { useNow } from '../../format/clock';
 import { formatDuration } from '../../format/time';
 import { Chip } from '../../ui/Chip';
 import { Foreign } from '../../ui/Foreign';
+import { Glyph } from '../../ui/Glyph';
+import { AgentIcon, PersonIcon } from '../../ui/icons';
 import { Table, type Column } from '../../ui/Table';
 import { Moment } from '../../ui/Time';
 import { ToolName } from '../../ui/ToolName';
@@ -24,7 +26,7 @@ const COLUMNS: readonly Column<Run>[] = [
   },
   { key: 'status', title: runWords.state, cell: (run) => <State run={run} /> },
   { key: 'user', title: runWords.user, wide: true, cell: (run) => <Foreign text={run.user} limit={60} /> },
-  { key: 'caller', title: runWords.caller, wide: true, cell: (run) => (run.caller ? <Foreign text={run.caller} limit={60} /> : <span className="faint">–</span>) },
+  { key: 'caller', title: runWords.caller, wide: true, cell: (run) => <Caller run={run} /> },
   { key: 'began', title: runWords.began, right: true, cell: (run) => <Moment at={run.started_at} /> },
   { key: 'took', title: runWords.took, right: true, cell: (run) => <Took run={run} /> },
   { key: 'work', title: runWords.work, right: true, wide: true, cell: (run) => formatDuration(run.work_ms) },
@@ -42,6 +44,17 @@ export function RunTable({ runs, label }: { runs: readonly Run[]; label: string 
       label={label}
       onOpen={(run) => void navigate({ to: '/runs/$id', params: { id: run.run_id } })}
     />
+  );
+}
+
+/** The name of the key, or what else the gateway knows the caller by. */
+function Caller({ run: { caller, caller_name: name } }: { run: Run }) {
+  if (!caller) return <span className="faint">–</span>;
+  return (
+    <span className="row" title={caller}>
+      <Glyph icon={name ? AgentIcon : PersonIcon} size={14} className="faint" />
+      <Foreign text={name ?? caller.split(':')[0] ?? caller} limit={60} />
+    </span>
   );
 }
 

@@ -82,6 +82,25 @@ describe('a span', () => {
     expect(span?.segments).toEqual([{ kind: 'person', from: 10, to: 100 }]);
   });
 
+  it('that is made again after a pause of the call around it did nothing in between', () => {
+    const [span] = spansOf(
+      [
+        event('TOOL_CALL_REQUESTED', 0),
+        event('TOOL_CALL_STARTED', 0),
+        event('TOOL_CALL_COMPLETED', 1),
+        event('TOOL_CALL_REQUESTED', 300),
+        event('TOOL_CALL_STARTED', 300),
+        event('TOOL_CALL_COMPLETED', 302),
+      ],
+      NOW,
+    );
+    expect(span).toMatchObject({ begin: 0, end: 302, open: false, status: 'completed' });
+    expect(span?.segments).toEqual([
+      { kind: 'run', from: 0, to: 1 },
+      { kind: 'run', from: 300, to: 302 },
+    ]);
+  });
+
   it('of a denied call ends without having run', () => {
     const [span] = spansOf(
       [

@@ -119,7 +119,8 @@ class SpanBuilder {
   add(event: Event): void {
     const { span } = this;
     span.events.push(event);
-    if (event.type === 'TOOL_CALL_STARTED') this.turn('run', event.at);
+    if (!span.open && event.type === 'TOOL_CALL_REQUESTED') this.again(event);
+    else if (event.type === 'TOOL_CALL_STARTED') this.turn('run', event.at);
     else if (event.type === 'CALL_RETRIED') this.retry(event);
     else if (ASKED.has(event.type)) this.pause(event);
     else if (ANSWERED.has(event.type)) this.resume(event);
@@ -134,6 +135,14 @@ class SpanBuilder {
       this.span.end = Math.max(now, this.span.begin);
     }
     return this.span;
+  }
+
+  /** A call that had ended is made again, because the call around it runs again from its start. */
+  private again(event: Event): void {
+    this.kind = 'checks';
+    this.since = event.at;
+    this.span.status = 'running';
+    this.span.open = true;
   }
 
   private turn(kind: SegmentKind, at: number, more: Partial<Segment> = {}): void {

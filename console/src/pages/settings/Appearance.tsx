@@ -4,6 +4,7 @@ import { setPreferences, usePreferences } from '../../shell/preferences';
 import { Switch } from '../../ui/Field';
 import { Segmented } from '../../ui/Tabs';
 import { settingsWords } from '../../words';
+import { SectionHead } from './SectionHead';
 import styles from './settings.module.css';
 
 const say = settingsWords;
@@ -23,6 +24,7 @@ export function Appearance() {
 
   return (
     <div className={styles.form}>
+      <SectionHead section="appearance" />
       <div className={styles.line}>
         <span className={styles.label}>{say.theme}</span>
         <Segmented
@@ -55,7 +57,6 @@ export function Appearance() {
           onChange={(wanted) => void setNotifications(wanted)}
         />
       )}
-      <p className="faint t12">{say.stored}</p>
     </div>
   );
 }

@@ -1,18 +1,22 @@
-import { useMutation } from '@tanstack/react-query';
+import { useMutation, useQuery } from '@tanstack/react-query';
 import { useSearch } from '@tanstack/react-router';
-import { useState, type SubmitEvent } from 'react';
+import { lazy, Suspense, useId, useState, type SubmitEvent } from 'react';
 
-import { api, body } from '../../api/client';
+import { requestTo, send } from '../../api/client';
+import { toolQuery, toolSearchQuery } from '../../api/queries';
 import type { Explanation } from '../../api/types';
+import { isObject, stringify, type Json } from '../../schema/json';
+import { tryParse } from '../../schema/parse';
 import { Button } from '../../ui/Button';
 import { Chip } from '../../ui/Chip';
 import { classes } from '../../ui/classes';
-import { Field, Input, TextArea } from '../../ui/Field';
+import { Field, Input } from '../../ui/Field';
 import { Foreign } from '../../ui/Foreign';
 import { Failure } from '../../ui/States';
 import { settingsWords, words } from '../../words';
-import { argumentsOf } from './explain-arguments';
 import styles from './settings.module.css';
+
+const ExplainArguments = lazy(() => import('./ExplainArguments'));
 
 const say = settingsWords;
 const TONE = { allow: 'ok', ask: 'wait', deny: 'fail' } as const;
@@ -21,60 +25,78 @@ const TONE = { allow: 'ok', ask: 'wait', deny: 'fail' } as const;
 export function Explain() {
   const search = useSearch({ from: '/settings/$section' });
   const [tool, setTool] = useState(search.tool ?? '');
-  const [text, setText] = useState(search.args ?? '');
+  const [values, setValues] = useState(() => argumentsOf(search.args ?? ''));
+  const [broken, setBroken] = useState(false);
   const [user, setUser] = useState('');
-  const values = argumentsOf(text);
-  const explain = useMutation({
-    mutationFn: () =>
-      body(
-        api.POST('/api/v1/policy/explain', {
-          body: {
-            tool: tool.trim(),
-            ...(values && { arguments: values }),
-            ...(user.trim() !== '' && { user: user.trim() }),
-          },
-        }),
-      ),
-  });
+  const found = useQuery({ ...toolQuery(tool.trim()), enabled: tool.trim() !== '', retry: false }).data;
+  const explain = useMutation({ mutationFn: () => explained(tool.trim(), values, user.trim()) });
   function submit(event: SubmitEvent) {
     event.preventDefault();
-    if (tool.trim() !== '' && values !== null) explain.mutate();
+    if (tool.trim() !== '' && !broken) explain.mutate();
   }
   return (
-    <section>
-      <div className={styles.head}>
-        <h2>{say.explain}</h2>
-      </div>
+    <section className={styles.explain}>
       <form className={styles.form} onSubmit={submit}>
-        <Field label={say.explainTool}>
-          {(field) => <Input {...field} value={tool} onChange={(event) => setTool(event.target.value)} />}
-        </Field>
-        <Field label={say.explainArguments} error={values === null ? words.cards.invalidJson : undefined}>
-          {(field) => (
-            <TextArea {...field} className="mono" value={text} onChange={(event) => setText(event.target.value)} />
-          )}
-        </Field>
+        <div>
+          <h2>{say.explain}</h2>
+          <p className="soft">{say.explainHint}</p>
+        </div>
+        <ToolField
+          value={tool}
+          onChange={(next) => {
+            setTool(next);
+            setValues(undefined);
+          }}
+        />
+        {found && (
+          <Suspense>
+            <ExplainArguments key={found.name} schema={found.input_schema} value={values} onChange={setValues} onBroken={setBroken} />
+          </Suspense>
+        )}
         <Field label={say.explainUser}>
           {(field) => (
             <Input {...field} placeholder="acme:agent" value={user} onChange={(event) => setUser(event.target.value)} />
           )}
         </Field>
         <div className="row">
-          <Button type="submit" look="primary" size="l" disabled={explain.isPending || tool.trim() === ''}>
+          <Button type="submit" look="primary" size="l" disabled={explain.isPending || broken || tool.trim() === ''}>
             {say.explainDo}
           </Button>
         </div>
       </form>
-      {explain.error && <Failure error={explain.error} inline />}
-      {explain.data && <Verdict explanation={explain.data} />}
+      <div className={styles.verdict}>
+        {explain.error && <Failure error={explain.error} inline />}
+        {explain.data ? <Verdict explanation={explain.data} /> : <p className="faint">{say.explainEmpty}</p>}
+      </div>
     </section>
+  );
+}
+
+/** The name of a tool, with those that fit what was typed. */
+function ToolField({ value, onChange }: { value: string; onChange: (value: string) => void }) {
+  const list = useId();
+  const text = value.trim();
+  const tools = useQuery({ ...toolSearchQuery(text), enabled: text !== '' }).data ?? [];
+  return (
+    <Field label={say.explainTool}>
+      {(field) => (
+        <>
+          <Input {...field} className="mono" list={list} value={value} onChange={(event) => onChange(event.target.value)} />
+          <datalist id={list}>
+            {tools.map((tool) => (
+              <option key={tool.name} value={tool.name} />
+            ))}
+          </datalist>
+        </>
+      )}
+    </Field>
   );
 }
 
 export function Verdict({ explanation }: { explanation: Explanation }) {
   const { action, reason, trace, issues, answerers, four_eyes, preview } = explanation;
   return (
-    <div aria-live="polite" className={classes(styles.content, styles.verdict)}>
+    <div aria-live="polite" className={styles.content}>
       <p className="row wrap">
         <Chip tone={TONE[action]} large>
           {say.verdicts[action]}
@@ -111,16 +133,36 @@ export function Verdict({ explanation }: { explanation: Explanation }) {
             )}
           >
             <span className="num faint">{step.rule === 0 ? '–' : step.rule}</span>
-            <span className="mono grow">
-              <Foreign text={step.text} />
+            <span className="grow">
+              <Foreign text={step.text} className="mono" />
+              {step.why && (
+                <span className={styles.stepWhy}>
+                  <Foreign text={step.why} />
+                </span>
+              )}
             </span>
-            <span className="soft">
-              {say.outcomes[step.outcome]}
-              {step.why && <Foreign text={`: ${step.why}`} />}
-            </span>
+            <span className={step.outcome === 'decides' ? 'bold' : 'soft'}>{say.outcomes[step.outcome]}</span>
           </li>
         ))}
       </ol>
     </div>
   );
+}
+
+/** Ask for the verdict; numbers of the arguments are sent as they were written. */
+async function explained(tool: string, values: Json | undefined, user: string): Promise<Explanation> {
+  const parts = [
+    `"tool":${JSON.stringify(tool)}`,
+    ...(values === undefined ? [] : [`"arguments":${stringify(values)}`]),
+    ...(user === '' ? [] : [`"user":${JSON.stringify(user)}`]),
+  ];
+  const headers = { 'Content-Type': 'application/json' };
+  const request = requestTo('/api/v1/policy/explain', { method: 'POST', headers, body: `{${parts.join(',')}}` });
+  return (await (await send(request)).json()) as Explanation;
+}
+
+/** The arguments in an address; undefined if it has none. */
+function argumentsOf(text: string): Json | undefined {
+  const parsed = tryParse(text);
+  return 'value' in parsed && isObject(parsed.value) ? parsed.value : undefined;
 }

@@ -5,6 +5,7 @@ import { api } from '../../api/client';
 import { callerKeysQuery, keys } from '../../api/queries';
 import { queryClient } from '../../api/query-client';
 import type { CallerKey } from '../../api/types';
+import { shortUser } from '../../cards/kinds';
 import { Button, IconButton } from '../../ui/Button';
 import { Chip } from '../../ui/Chip';
 import { Dialog } from '../../ui/Dialog';
@@ -15,7 +16,7 @@ import { Table, type Column } from '../../ui/Table';
 import { Age, Moment } from '../../ui/Time';
 import { settingsWords, words } from '../../words';
 import { CreateKey } from './CreateKey';
-import styles from './settings.module.css';
+import { SectionHead } from './SectionHead';
 
 const say = settingsWords;
 
@@ -28,14 +29,14 @@ export function Keys() {
   if (callerKeys.error) return <Failure error={callerKeys.error} onRetry={() => void callerKeys.refetch()} />;
   return (
     <>
-      <div className={styles.head}>
-        <h2>{words.shell.sections.keys}</h2>
-        <span className="end">
+      <SectionHead
+        section="keys"
+        actions={
           <Button look="primary" icon={AddIcon} onClick={() => setCreating(true)}>
             {say.newKey}
           </Button>
-        </span>
-      </div>
+        }
+      />
       {callerKeys.data.length === 0 ? (
         <Empty title={say.noKeys}>{say.noKeysMore}</Empty>
       ) : (
@@ -68,6 +69,16 @@ function columns(onRevoke: (key: CallerKey) => void): Column<CallerKey>[] {
           {key.interactive && <Chip>{say.interactive}</Chip>}
         </span>
       ),
+    },
+    {
+      key: 'created',
+      title: titles.created,
+      cell: (key) => (
+        <>
+          <Age at={key.created_at} ago /> <span className="soft">{words.cards.by} <Foreign text={shortUser(key.created_by)} /></span>
+        </>
+      ),
+      wide: true,
     },
     {
       key: 'expires',

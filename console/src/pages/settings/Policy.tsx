@@ -7,6 +7,7 @@ import { Foreign } from '../../ui/Foreign';
 import { Failure, Skeleton } from '../../ui/States';
 import { settingsWords, words } from '../../words';
 import { Explain } from './Explain';
+import { SectionHead } from './SectionHead';
 import styles from './settings.module.css';
 
 const say = settingsWords;
@@ -20,6 +21,7 @@ export function Policy() {
   const { rules, template, file } = policy.data;
   return (
     <>
+      <SectionHead section="policy" />
       {file && (
         <p className="soft">
           <Foreign text={say.policyFile(file)} />
@@ -58,6 +60,17 @@ function Rule({ rule }: { rule: PolicyRule }) {
       <pre className="code">
         <Foreign text={rule.text} block />
       </pre>
+      <Approvals approvals={rule.approvals} />
     </div>
+  );
+}
+
+function Approvals({ approvals: { answerers, four_eyes: fourEyes } }: Pick<PolicyRule, 'approvals'>) {
+  if (!answerers && !fourEyes) return null;
+  return (
+    <p className={styles.approvals}>
+      {words.cards.who}: <Foreign text={answerers?.join(', ') ?? words.cards.anybody} />
+      {fourEyes && `, ${words.cards.butNotAsker}`}
+    </p>
   );
 }

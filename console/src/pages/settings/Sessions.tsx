@@ -11,6 +11,7 @@ import { Empty, Failure, Skeleton } from '../../ui/States';
 import { Table, type Column } from '../../ui/Table';
 import { Age, Moment } from '../../ui/Time';
 import { settingsWords, words } from '../../words';
+import { SectionHead } from './SectionHead';
 
 const say = settingsWords;
 const titles = say.sessionColumns;
@@ -53,6 +54,7 @@ export function Sessions() {
   ];
   return (
     <>
+      <SectionHead section="sessions" />
       {end.error && <Failure error={end.error} inline />}
       <div className="box">
         <Table columns={columns} rows={sessions.data} keyOf={(one) => one.id} label={words.shell.sections.sessions} />

@@ -8,6 +8,7 @@ import { Foreign } from '../../ui/Foreign';
 import { Empty, Failure, Skeleton } from '../../ui/States';
 import { Table, type Column } from '../../ui/Table';
 import { settingsWords, words } from '../../words';
+import { SectionHead } from './SectionHead';
 
 type Webhook = Stats['webhooks'][number];
 
@@ -37,10 +38,17 @@ export function Webhooks() {
   const stats = useQuery(statsQuery);
   if (stats.isPending) return <Skeleton rows={3} />;
   if (stats.error) return <Failure error={stats.error} onRetry={() => void stats.refetch()} />;
-  if (stats.data.webhooks.length === 0) return <Empty title={say.noWebhooks} />;
+  const { webhooks } = stats.data;
   return (
-    <div className="box">
-      <Table columns={COLUMNS} rows={stats.data.webhooks} keyOf={(hook) => hook.name} label={words.shell.sections.webhooks} />
-    </div>
+    <>
+      <SectionHead section="webhooks" />
+      {webhooks.length === 0 ? (
+        <Empty title={say.noWebhooks}>{say.noWebhooksMore}</Empty>
+      ) : (
+        <div className="box">
+          <Table columns={COLUMNS} rows={webhooks} keyOf={(hook) => hook.name} label={words.shell.sections.webhooks} />
+        </div>
+      )}
+    </>
   );
 }

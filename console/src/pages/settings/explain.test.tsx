@@ -3,7 +3,6 @@ import { describe, expect, it } from 'vitest';
 import type { Explanation } from '../../api/types';
 import { show } from '../../testing';
 import { Verdict } from './Explain';
-import { argumentsOf } from './explain-arguments';
 
 const EXPLANATION: Explanation = {
   action: 'ask',
@@ -43,16 +42,4 @@ describe('an explained verdict', () => {
 
 it('an explained verdict shows what the call would do', () => {
   expect(show(<Verdict explanation={EXPLANATION} />).querySelector('pre')?.textContent).toBe('POST https://pay.example/refunds');
-});
-
-describe('the arguments', () => {
-  it.each([
-    ['', undefined],
-    ['{"euro": 5}', { euro: 5 }],
-    ['[1]', null],
-    ['null', null],
-    ['{', null],
-  ])('%j are %j', (text, expected) => {
-    expect(argumentsOf(text)).toEqual(expected);
-  });
 });

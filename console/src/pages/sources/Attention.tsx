@@ -9,6 +9,7 @@ import { classes } from '../../ui/classes';
 import { Foreign } from '../../ui/Foreign';
 import { AgainIcon } from '../../ui/icons';
 import { Failure } from '../../ui/States';
+import { ToolName } from '../../ui/ToolName';
 import { sourceWords, words } from '../../words';
 import { PartDiff } from '../tools/PartDiff';
 import styles from './Sources.module.css';
@@ -89,6 +90,7 @@ export function Changed({ source, canChange }: AttentionProps) {
     <section className={classes(styles.attention, styles.waiting)}>
       <header className="row wrap">
         <b className="wait-ink">{sourceWords.changedTitle}</b>
+        <span className="soft">{sourceWords.changedNote}</span>
         {canChange && differences.length > 1 && (
           <span className="end">
             <Button disabled={accept.isPending} onClick={() => accept.mutate(differences)}>
@@ -100,24 +102,41 @@ export function Changed({ source, canChange }: AttentionProps) {
       {diff.isPending && <p className="soft">{words.loading}</p>}
       {(diff.error ?? accept.error) && <Failure inline error={diff.error ?? accept.error} />}
       {differences.map((difference) => (
-        <div key={difference.tool} className={styles.difference}>
-          {difference.changes.map((change) => (
-            <PartDiff key={change.part} part={`${difference.tool} ${change.part}`} before={change.before} after={change.after} />
-          ))}
-          {difference.changes.length === 0 && (
-            <p className="mono">
-              <Foreign text={difference.tool} /> {difference.kind === 'gone' ? sourceWords.gone : sourceWords.newTools(1)}
-            </p>
-          )}
-          {canChange && (
-            <div className="row">
-              <Button disabled={accept.isPending} onClick={() => accept.mutate([difference])}>
-                {sourceWords.approve}: <Foreign text={difference.tool} limit={60} />
-              </Button>
-            </div>
-          )}
-        </div>
+        <Difference
+          key={difference.tool}
+          difference={difference}
+          onAccept={canChange ? () => accept.mutate([difference]) : undefined}
+          disabled={accept.isPending}
+        />
       ))}
     </section>
+  );
+}
+
+interface DifferenceProps {
+  difference: LockDifference;
+  onAccept: (() => void) | undefined;
+  disabled: boolean;
+}
+
+/** One tool: what changed in it, part by part, and its acceptance. */
+function Difference({ difference: { tool, kind, changes }, onAccept, disabled }: DifferenceProps) {
+  return (
+    <div className={styles.difference}>
+      <div className="row">
+        <span className="grow cut">
+          <ToolName name={tool} />
+          {changes.length === 0 && <span className="soft"> {kind === 'gone' ? sourceWords.gone : sourceWords.newTools(1)}</span>}
+        </span>
+        {onAccept && (
+          <Button disabled={disabled} onClick={onAccept} aria-label={`${sourceWords.approve}: ${tool}`}>
+            {sourceWords.approve}
+          </Button>
+        )}
+      </div>
+      {changes.map((change) => (
+        <PartDiff key={change.part} {...change} />
+      ))}
+    </div>
   );
 }

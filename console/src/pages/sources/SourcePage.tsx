@@ -7,10 +7,11 @@ import { changeSource, reloadSource, removeSource, sourceLogQuery, sourceQuery }
 import { useMe } from '../../api/session';
 import type { Source } from '../../api/types';
 import { useNow } from '../../format/clock';
-import { formatCount } from '../../format/number';
-import { formatClockSeconds, formatDuration } from '../../format/time';
+import { formatClockSeconds } from '../../format/time';
 import { Page } from '../../shell/Page';
 import { Button } from '../../ui/Button';
+import { Chip } from '../../ui/Chip';
+import { CopyBlock } from '../../ui/Copy';
 import { Dialog } from '../../ui/Dialog';
 import { Dot } from '../../ui/Dot';
 import { Facts } from '../../ui/Facts';
@@ -18,12 +19,15 @@ import { Field, Input } from '../../ui/Field';
 import { Foreign } from '../../ui/Foreign';
 import { AgainIcon, RemoveIcon } from '../../ui/icons';
 import { Failure, Skeleton } from '../../ui/States';
+import { Moment } from '../../ui/Time';
 import { sourceWords, words } from '../../words';
 import { Attention } from './Attention';
+import { Health } from './Health';
+import { SourceTools } from './SourceTools';
 import styles from './Sources.module.css';
 import { lookOf } from './state';
 
-/** One source: its state, its settings, its log, and what can be changed. */
+/** One source: its state, its health, its tools, its settings, its log, and what can be changed. */
 export default function SourcePage() {
   const { name = '' } = useParams({ strict: false });
   const me = useMe();
@@ -32,60 +36,76 @@ export default function SourcePage() {
   const canChange = me.operator && me.scopes.includes('admin');
   const source = query.data;
   return (
-    <Page title={name} note={<Link to="/sources">{words.shell.pages.sources}</Link>} actions={source && canChange && <Actions source={source} />}>
+    <Page
+      title={name}
+      crumb={<Link to="/sources">{words.shell.pages.sources}</Link>}
+      note={source && <State source={source} now={now} />}
+      actions={source && canChange && <Actions source={source} />}
+    >
       {query.isPending && <Skeleton />}
       {query.error && <Failure error={query.error} what={`source ${name}`} onRetry={() => void query.refetch()} />}
       {source && (
         <div className={styles.page}>
           {lookOf(source, now).attention && <Attention source={source} now={now} canChange={canChange} />}
-          <SourceFacts source={source} now={now} />
-          <Log name={name} />
+          <div className={styles.columns}>
+            <div className={styles.column}>
+              <Health name={name} />
+              <SourceTools source={source} />
+              <Log name={name} />
+            </div>
+            <div className={styles.column}>
+              <SourceFacts source={source} />
+              {source.yaml != null && (
+                <section className={styles.section}>
+                  <h2>{sourceWords.configuration}</h2>
+                  <CopyBlock text={source.yaml} />
+                </section>
+              )}
+            </div>
+          </div>
         </div>
       )}
     </Page>
   );
 }
 
-function SourceFacts({ source, now }: { source: Source; now: number }) {
+function State({ source, now }: { source: Source; now: number }) {
   const { tone, text } = lookOf(source, now);
+  return (
+    <span className="row">
+      <Dot tone={tone} />
+      {text}
+      <Chip tone="line">
+        <Foreign text={source.transport} limit={40} />
+      </Chip>
+    </span>
+  );
+}
+
+function SourceFacts({ source }: { source: Source }) {
   const yesNo = (value: boolean) => (value ? sourceWords.yes : sourceWords.no);
   return (
-    <Facts
-      facts={[
-        [
-          sourceWords.state,
-          <span className="row">
-            <Dot tone={tone} /> {text}
-          </span>,
-        ],
-        [sourceWords.kind, source.transport],
-        [
-          sourceWords.reachedBy,
-          <span className="mono">
-            <Foreign text={source.target} block />
-          </span>,
-        ],
-        [
-          sourceWords.tools,
-          <Link to="/tools" search={{ source: source.name }} className="link">
-            {formatCount(source.tools)}
-          </Link>,
-        ],
-        [
-          sourceWords.calls,
-          <Link to="/runs" search={{ source: source.name }} className="link">
-            {formatCount(source.calls_1h)}
-          </Link>,
-        ],
-        ['p95', source.p95_ms === null ? '–' : formatDuration(source.p95_ms)],
-        [sourceWords.lock, source.lock ? sourceWords.lockCounts(source.lock.pinned, source.lock.changed, source.lock.new) : '–'],
-        [sourceWords.trust, `${yesNo(source.trust)}. ${sourceWords.trustHint}`],
-        [sourceWords.required, yesNo(source.required)],
-        [sourceWords.defined, source.declared ? sourceWords.declared.yes : sourceWords.declared.no],
-        ...(source.service === null ? [] : [[sourceWords.service, <Foreign text={source.service} />] as const]),
-        ...(source.problems.length === 0 ? [] : [[sourceWords.problems, <Foreign text={source.problems.join('\n')} block />] as const]),
-      ]}
-    />
+    <section className={styles.section}>
+      <h2>{sourceWords.about}</h2>
+      <Facts
+        facts={[
+          [
+            sourceWords.reachedBy,
+            <span className="mono">
+              <Foreign text={source.target} block />
+            </span>,
+          ],
+          [sourceWords.lock, source.lock ? sourceWords.lockCounts(source.lock.pinned, source.lock.changed, source.lock.new) : '–'],
+          ...(source.lock?.written_at == null ? [] : [[sourceWords.acceptedAt, <Moment at={source.lock.written_at} />] as const]),
+          [sourceWords.trust, yesNo(source.trust)],
+          [sourceWords.required, yesNo(source.required)],
+          [sourceWords.defined, source.declared ? sourceWords.declared.yes : sourceWords.declared.no],
+          ...(source.service === null ? [] : [[sourceWords.service, <Foreign text={source.service} />] as const]),
+          // Changed definitions stand above, each with its acceptance.
+          ...(source.problems.length === 0 || source.lock?.changed ? [] : [[sourceWords.problems, <Foreign text={source.problems.join('\n')} block />] as const]),
+        ]}
+      />
+    </section>
   );
 }
 
@@ -105,6 +125,11 @@ function Actions({ source }: { source: Source }) {
       {source.enabled && (
         <Button icon={AgainIcon} disabled={reload.isPending} onClick={() => reload.mutate()}>
           {sourceWords.reconnect}
+        </Button>
+      )}
+      {source.declared && (
+        <Button disabled={change.isPending} title={sourceWords.trustHint} onClick={() => change.mutate({ trust: !source.trust })}>
+          {source.trust ? sourceWords.distrust : sourceWords.doTrust}
         </Button>
       )}
       <Button disabled={change.isPending} onClick={() => change.mutate({ enabled: !source.enabled })}>
@@ -153,7 +178,7 @@ function Log({ name }: { name: string }) {
   return (
     <section className={styles.section}>
       <h2>{sourceWords.log}</h2>
-      {lines.length === 0 && !log.data?.stderr && <p className="soft">{sourceWords.none}</p>}
+      {lines.length === 0 && !log.data?.stderr && <p className="soft">{sourceWords.noLog}</p>}
       {lines.length > 0 && (
         <pre className={styles.lines}>
           <Foreign text={lines.map((line) => `${formatClockSeconds(line.at)}  ${line.text}`).join('\n')} block />

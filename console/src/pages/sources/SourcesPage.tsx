@@ -21,7 +21,7 @@ import { sourceWords, words } from '../../words';
 import { AddSource } from './AddSource';
 import { Attention } from './Attention';
 import styles from './Sources.module.css';
-import { lookOf, worstFirst } from './state';
+import { INKS, lookOf, worstFirst } from './state';
 
 /** All sources, those that need attention first, and the drawer that adds one. */
 export default function SourcesPage() {
@@ -59,8 +59,6 @@ export default function SourcesPage() {
     </Page>
   );
 }
-
-const INKS: Partial<Record<string, string>> = { fail: 'fail-ink', wait: 'wait-ink', half: 'wait-ink' };
 
 function SourceTable({ sources, now, canChange }: { sources: Source[]; now: number; canChange: boolean }) {
   return (

@@ -10,7 +10,7 @@ const up: Source = {
   last_error_at: null, failures: 0, next_try_at: null, breaker: { state: 'closed', retry_in_s: null }, lock: null, problems: [],
   calls_1h: 0, p95_ms: null,
 };
-const lock = { pinned: 3, changed: 2, new: 0, gone: 0 };
+const lock = { pinned: 3, changed: 2, new: 0, gone: 0, written_at: null };
 
 describe('a source', () => {
   it.each<[Partial<Source>, string, boolean]>([

@@ -25,6 +25,9 @@ export function lookOf(source: Source, now: number): SourceLook {
   return { tone: 'ok', text: age === undefined ? sourceWords.up : sourceWords.upSince(age), attention: false };
 }
 
+/** The class of the text of a state; others are soft. */
+export const INKS: Partial<Record<SourceLook['tone'], string>> = { fail: 'fail-ink', wait: 'wait-ink', half: 'wait-ink' };
+
 const ORDER: readonly SourceLook['tone'][] = ['fail', 'half', 'wait', 'run', 'ok', 'idle'];
 
 /** Sources that need attention first, then by name. */

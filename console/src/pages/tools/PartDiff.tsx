@@ -1,4 +1,4 @@
-import { diffWordsWithSpace } from 'diff';
+import { diffWords } from '@toolpost/approval-card/previews/diff-lines';
 import { useMemo } from 'react';
 
 import { Foreign, Pieces } from '../../ui/Foreign';
@@ -12,7 +12,7 @@ interface PartDiffProps {
 
 /** A part of a definition before and after, with the changed words marked. */
 export function PartDiff({ part, before, after }: PartDiffProps) {
-  const changes = useMemo(() => diffWordsWithSpace(before, after), [before, after]);
+  const changes = useMemo(() => diffWords(before, after), [before, after]);
   return (
     <div className={styles.diff}>
       <div className={styles.part}>

@@ -1,5 +1,5 @@
 import { useQuery } from '@tanstack/react-query';
-import { useEffect, useMemo, useState } from 'react';
+import { useMemo, useState } from 'react';
 
 import { explainQuery } from '../../api/tools';
 import { useMe } from '../../api/session';
@@ -16,6 +16,7 @@ import { Foreign } from '../../ui/Foreign';
 import { Glyph } from '../../ui/Glyph';
 import { KeyIcon, TryIcon } from '../../ui/icons';
 import { Segmented } from '../../ui/Tabs';
+import { useRested } from '../../ui/use-rested';
 import { schemaWords, toolWords } from '../../words';
 import { CallResult } from './CallResult';
 import { keepDraft, readDraft } from './drafts';
@@ -23,7 +24,6 @@ import { Elsewhere } from './Elsewhere';
 import styles from './TryIt.module.css';
 import { useCall } from './use-call';
 
-const REST_MS = 400;
 const NO_ISSUES: readonly never[] = [];
 
 /** A call of a tool: its arguments at the left, what came of it at the right. */
@@ -115,13 +115,4 @@ function useVerdict(tool: Tool, argumentsText: string, valid: boolean): string {
   const { action, reason } = explained ?? tool.verdict;
   if (action === 'allow') return toolWords.willRun;
   return action === 'ask' ? toolWords.willPause(reason) : toolWords.willBeDenied(reason);
-}
-
-function useRested(text: string): string {
-  const [rested, setRested] = useState(text);
-  useEffect(() => {
-    const timer = setTimeout(() => setRested(text), REST_MS);
-    return () => clearTimeout(timer);
-  }, [text]);
-  return rested;
 }

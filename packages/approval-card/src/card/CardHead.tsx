@@ -59,11 +59,6 @@ function Who({ action, run }: { action: PendingAction; run: ReactNode }) {
         <b>
           <Foreign text={action.asked_by} />
         </b>
-        {caller?.kind === 'key' && (
-          <>
-            , {words.cards.byKey} <Foreign text={caller.name} className="mono" />
-          </>
-        )}
         {' · '}
         <Age at={action.created_at} ago />
         {run && <> · {run}</>}

@@ -1,7 +1,8 @@
+import { indentJson } from '../format/json';
 import type { PendingAction } from '../types';
 import { classes } from '../ui/classes';
 import { Foreign } from '../ui/Foreign';
-import { JsonText } from '../ui/JsonText';
+import { JsonCode, JsonText } from '../ui/JsonText';
 import { words } from '../words';
 import styles from './previews.module.css';
 import { commandOf, requestOf, type RequestView, type UrlPart } from './request';
@@ -65,6 +66,8 @@ export function CommandPreview({ action }: { action: PendingAction }) {
 
 function Body({ request: { body, contentType } }: { request: RequestView }) {
   if (typeof body !== 'string') return <JsonText value={body} />;
+  const json = indentJson(body);
+  if (json !== undefined) return <JsonCode text={json} />;
   return (
     <pre className="code" title={contentType}>
       <Foreign text={body} block />

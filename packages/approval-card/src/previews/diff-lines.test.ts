@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 
 import { diffCounts } from '../card/gist';
-import { diffLines } from './diff-lines';
+import { diffLines, diffRows } from './diff-lines';
 
 const DIFF = `--- a/config/prices.toml
 +++ b/config/prices.toml
@@ -37,6 +37,26 @@ describe('a diff', () => {
   it('does not mark lines that have nothing in common', () => {
     const lines = diffLines('@@ -1 +1 @@\n-all of this goes\n+nothing stays\n');
     expect(lines.every((line) => line.words.every((word) => !word.changed))).toBe(true);
+  });
+
+  it('marks a phrase as one part, with the blanks between its words', () => {
+    const [, old, now] = diffLines('@@ -1 +1 @@\n-Restart one service and wait for it.\n+Restart one service now.\n');
+    const changed = [old, now].map((line) => line?.words.filter((word) => word.changed).map((word) => word.text));
+
+    expect(changed).toEqual([['and wait for it'], ['now']]);
+  });
+
+  it('has its removed lines beside those that were added instead of them', () => {
+    const numbers = diffRows(diffLines(DIFF)).map(({ old, now }) => [old?.old, now?.number]);
+
+    expect(numbers).toEqual([
+      [11, 11],
+      [11, 11],
+      [12, 12],
+      [13, 13],
+      [undefined, 14],
+      [14, 15],
+    ]);
   });
 
   it('says which file it is about, and how much', () => {

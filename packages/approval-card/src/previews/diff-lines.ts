@@ -1,6 +1,6 @@
 /** A unified diff as lines with their numbers, and the words that changed inside of changed pairs. */
 
-import { diffWordsWithSpace } from 'diff';
+import { diffWordsWithSpace, type ChangeObject } from 'diff';
 
 export interface Word {
   text: string;
@@ -11,6 +11,8 @@ export interface DiffLine {
   kind: 'same' | 'added' | 'removed' | 'hunk';
   /** The number in the new file; of a removed line in the old one. */
   number: number | undefined;
+  /** The number in the old file, of lines that are in it. */
+  old: number | undefined;
   words: Word[];
 }
 
@@ -26,15 +28,47 @@ export function diffLines(text: string): DiffLine[] {
     if (hunk) {
       oldNumber = Number(hunk[1]);
       newNumber = Number(hunk[2]);
-      lines.push({ kind: 'hunk', number: newNumber, words: [] });
-    } else if (line.startsWith('+')) lines.push(lineOf('added', newNumber++, line));
-    else if (line.startsWith('-')) lines.push(lineOf('removed', oldNumber++, line));
+      lines.push({ kind: 'hunk', number: newNumber, old: oldNumber, words: [] });
+    } else if (line.startsWith('+')) lines.push(lineOf('added', newNumber++, undefined, line));
+    else if (line.startsWith('-')) {
+      lines.push(lineOf('removed', oldNumber, oldNumber, line));
+      oldNumber += 1;
+    }
     else if (!line.startsWith('\\')) {
-      lines.push(lineOf('same', newNumber++, line));
+      lines.push(lineOf('same', newNumber++, oldNumber, line));
       oldNumber += 1;
     }
   }
   return markWords(lines);
+}
+
+/** A row of a diff whose old and new lines stand side by side. */
+export interface DiffRow {
+  old: DiffLine | undefined;
+  now: DiffLine | undefined;
+}
+
+/** The lines in pairs: removed lines beside those that were added instead of them. */
+export function diffRows(lines: readonly DiffLine[]): DiffRow[] {
+  const rows: DiffRow[] = [];
+  for (let at = 0; at < lines.length; ) {
+    const line = lines[at] as DiffLine;
+    if (line.kind === 'same' || line.kind === 'hunk') {
+      rows.push({ old: line, now: line });
+      at += 1;
+      continue;
+    }
+    const removed = countOf(lines, at, 'removed');
+    const added = countOf(lines, at + removed, 'added');
+    for (let index = 0; index < Math.max(removed, added); index += 1) {
+      rows.push({
+        old: index < removed ? lines[at + index] : undefined,
+        now: index < added ? lines[at + removed + index] : undefined,
+      });
+    }
+    at += removed + added;
+  }
+  return rows;
 }
 
 function bodyOf(text: string): string[] {
@@ -43,8 +77,8 @@ function bodyOf(text: string): string[] {
   return first < 0 ? lines.filter((line) => !/^(---|\+\+\+|diff |index )/.test(line)) : lines.slice(first);
 }
 
-function lineOf(kind: DiffLine['kind'], number: number, line: string): DiffLine {
-  return { kind, number, words: [{ text: line.slice(1), changed: false }] };
+function lineOf(kind: DiffLine['kind'], number: number, old: number | undefined, line: string): DiffLine {
+  return { kind, number, old, words: [{ text: line.slice(1), changed: false }] };
 }
 
 /** Mark the words that differ where as many lines were removed as added, one by one. */
@@ -61,7 +95,41 @@ function markWords(lines: DiffLine[]): DiffLine[] {
   return lines;
 }
 
-function countOf(lines: DiffLine[], from: number, kind: DiffLine['kind']): number {
+/** The words of two texts that differ. Blanks between two changes belong to them, so that a changed phrase is one part. */
+export function diffWords(before: string, after: string): ChangeObject<string>[] {
+  const found = diffWordsWithSpace(before, after);
+  const parts: ChangeObject<string>[] = [];
+  let at = 0;
+  while (at < found.length) {
+    const run = changesFrom(found, at);
+    if (run === 0) parts.push(found[at] as ChangeObject<string>);
+    else parts.push(...joined(found.slice(at, at + run)));
+    at += run || 1;
+  }
+  return parts;
+}
+
+/** How many parts from here on are changes, or blanks between them. */
+function changesFrom(parts: readonly ChangeObject<string>[], from: number): number {
+  let end = from;
+  for (let at = from; at < parts.length; at += 1) {
+    const part = parts[at] as ChangeObject<string>;
+    if (part.added || part.removed) end = at + 1;
+    else if (part.value.trim() !== '') break;
+  }
+  return end - from;
+}
+
+function joined(parts: readonly ChangeObject<string>[]): ChangeObject<string>[] {
+  const text = (not: 'added' | 'removed') => parts.filter((part) => !part[not]).map((part) => part.value).join('');
+  const sides = [
+    { value: text('added'), added: false, removed: true, count: 1 },
+    { value: text('removed'), added: true, removed: false, count: 1 },
+  ];
+  return sides.filter((side) => side.value !== '');
+}
+
+function countOf(lines: readonly DiffLine[], from: number, kind: DiffLine['kind']): number {
   let count = 0;
   while (lines[from + count]?.kind === kind) count += 1;
   return count;
@@ -71,7 +139,7 @@ function markPair(before: DiffLine | undefined, after: DiffLine | undefined): vo
   const [old, now] = [before?.words[0]?.text, after?.words[0]?.text];
   if (!before || !after || old === undefined || now === undefined) return;
   if (old.length + now.length > LONGEST_PAIR) return;
-  const parts = diffWordsWithSpace(old, now);
+  const parts = diffWords(old, now);
   const kept = parts.filter((part) => !part.added && !part.removed).reduce((sum, part) => sum + part.value.trim().length, 0);
   // Lines that have little in common are simply one line instead of another.
   if (kept * 3 < Math.min(old.length, now.length)) return;

@@ -7,7 +7,11 @@ const LONGEST = 8000;
 
 /** A small value as indented JSON; a large one is text that can be opened. */
 export function JsonText({ value }: { value: unknown }) {
-  const text = jsonText(value, 2);
+  return <JsonCode text={jsonText(value, 2)} />;
+}
+
+/** JSON that is text already, in its colors. */
+export function JsonCode({ text }: { text: string }) {
   return (
     <pre className="code">
       {text.length > LONGEST ? (

@@ -17,3 +17,6 @@ export const usePhone = () => useMedia('(max-width: 639px)');
 
 /** Room for a list and its detail side by side. */
 export const useDesktop = () => useMedia('(min-width: 1024px)');
+
+/** Room for two columns of code in a detail. */
+export const useWide = () => useMedia('(min-width: 1200px)');
