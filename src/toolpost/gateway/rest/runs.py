@@ -29,7 +29,7 @@ from toolpost.gateway.rest.schema_builders import MAYBE_TEXT, array, record, ref
 from toolpost.runtime.persistence import kept_outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from starlette.responses import Response
 
@@ -172,7 +172,9 @@ async def _to_dicts(request: RestRequest, runs: Sequence[RunSummary]) -> list[di
     found = zip(runs, await request.box.store.events.run_details(runs), strict=True)
     shown = [{**run.to_dict(), **details.to_dict()} for run, details in found]
     callers = [str(one["caller"] or "") for one in shown]
-    names = await key_names(request) if any(caller.startswith(KEY_ID) for caller in callers) else {}
+    names: Mapping[str, str] = {}
+    if any(caller.startswith(KEY_ID) for caller in callers):
+        names = await key_names(request)
     return [
         {**one, "caller_name": names.get(caller.removeprefix(KEY_ID)) if caller.startswith(KEY_ID) else None}
         for one, caller in zip(shown, callers, strict=True)
