@@ -11,6 +11,7 @@ from toolpost.errors import (
     ToolServerError,
 )
 from toolpost.runtime.resilience import CircuitBreaker
+from toolpost.stores.memory.limits import MemoryLimits
 
 
 class Clock:
@@ -32,86 +33,88 @@ def told() -> list[str]:
 
 @pytest.fixture
 def breaker(clock: Clock, told: list[str]) -> CircuitBreaker:
-    return CircuitBreaker("api", clock=clock, on_state=told.append)
+    return CircuitBreaker("api", MemoryLimits("own_a", clock), clock=clock, on_state=told.append)
 
 
-def fail(breaker: CircuitBreaker, times: int, error: ToolError | None = None) -> None:
+async def fail(breaker: CircuitBreaker, times: int, error: ToolError | None = None) -> None:
     for _ in range(times):
-        breaker.failed(error or ToolServerError("down"))
+        await breaker.failed(error or ToolServerError("down"))
 
 
 @pytest.mark.req("GEN-04", "RES-07")
-def test_it_opens_after_five_failures_in_a_row(breaker: CircuitBreaker, told: list[str]) -> None:
-    fail(breaker, 4)
-    breaker.admit("api.get")
-    fail(breaker, 1)
+async def test_it_opens_after_five_failures_in_a_row(breaker: CircuitBreaker, told: list[str]) -> None:
+    await fail(breaker, 4)
+    await breaker.admit("api.get")
+    await fail(breaker, 1)
     assert breaker.state == "open"
     assert told == ["open"]
     with pytest.raises(ToolCircuitOpenError) as refused:
-        breaker.admit("api.get")
+        await breaker.admit("api.get")
     assert not refused.value.is_retryable
     assert refused.value.retry_after_s == 30
 
 
-def test_a_success_between_starts_the_count_again(breaker: CircuitBreaker) -> None:
-    fail(breaker, 4)
-    breaker.succeeded()
-    fail(breaker, 4)
+async def test_a_success_between_starts_the_count_again(breaker: CircuitBreaker) -> None:
+    await fail(breaker, 4)
+    await breaker.succeeded()
+    await fail(breaker, 4)
     assert breaker.state == "closed"
 
 
 @pytest.mark.req("RES-07")
-def test_after_the_cooldown_exactly_one_probe_goes_through(breaker: CircuitBreaker, clock: Clock) -> None:
-    fail(breaker, 5)
+async def test_after_the_cooldown_exactly_one_probe_goes_through(breaker: CircuitBreaker, clock: Clock) -> None:
+    await fail(breaker, 5)
     clock.now = 30
     assert breaker.state == "half_open"
-    breaker.admit("api.get")
+    await breaker.admit("api.get")
     with pytest.raises(ToolCircuitOpenError, match="probe"):
-        breaker.admit("api.get")
+        await breaker.admit("api.get")
 
 
 @pytest.mark.req("RES-07")
-def test_a_good_probe_closes_it_and_a_bad_one_opens_it_again(
+async def test_a_good_probe_closes_it_and_a_bad_one_opens_it_again(
     breaker: CircuitBreaker, clock: Clock, told: list[str]
 ) -> None:
-    fail(breaker, 5)
+    await fail(breaker, 5)
     clock.now = 30
-    breaker.admit("api.get")
-    fail(breaker, 1, ToolConnectionError("still down"))
+    await breaker.admit("api.get")
+    await fail(breaker, 1, ToolConnectionError("still down"))
     assert told == ["open"]
     clock.now = 60
-    breaker.admit("api.get")
-    breaker.succeeded()
+    await breaker.admit("api.get")
+    await breaker.succeeded()
     assert breaker.state == "closed"
     assert told == ["open", "closed"]
 
 
-def test_a_cancelled_probe_lets_the_next_one_through(breaker: CircuitBreaker, clock: Clock) -> None:
-    fail(breaker, 5)
+async def test_a_cancelled_probe_lets_the_next_one_through(breaker: CircuitBreaker, clock: Clock) -> None:
+    await fail(breaker, 5)
     clock.now = 31
-    breaker.admit("api.get")
+    await breaker.admit("api.get")
     breaker.abandoned()
-    breaker.admit("api.get")
+    await breaker.admit("api.get")
 
 
 @pytest.mark.parametrize("error", [ToolAuthError("no"), ToolRateLimitError("slow"), ToolError("odd")])
-def test_what_speaks_of_one_caller_does_not_count(breaker: CircuitBreaker, error: ToolError) -> None:
-    fail(breaker, 20, error)
+async def test_what_speaks_of_one_caller_does_not_count(breaker: CircuitBreaker, error: ToolError) -> None:
+    await fail(breaker, 20, error)
     assert breaker.state == "closed"
 
 
-def test_a_probe_that_is_answered_at_all_shows_that_the_source_lives(breaker: CircuitBreaker, clock: Clock) -> None:
-    fail(breaker, 5)
+async def test_a_probe_that_is_answered_at_all_shows_that_the_source_lives(
+    breaker: CircuitBreaker, clock: Clock
+) -> None:
+    await fail(breaker, 5)
     clock.now = 31
-    breaker.admit("api.get")
-    fail(breaker, 1, ToolAuthError("who are you"))
+    await breaker.admit("api.get")
+    await fail(breaker, 1, ToolAuthError("who are you"))
     assert breaker.state == "closed"
 
 
-def test_a_connection_that_broke_under_many_calls_is_one_failure(breaker: CircuitBreaker) -> None:
+async def test_a_connection_that_broke_under_many_calls_is_one_failure(breaker: CircuitBreaker) -> None:
     for incident in (object(), object()):
         for _ in range(9):
             error = ToolConnectionError("lost")
             error.incident = incident
-            breaker.failed(error)
+            await breaker.failed(error)
     assert (breaker.failures, breaker.state) == (2, "closed")

@@ -1,5 +1,6 @@
 """Upstreams: one breaker and one retry budget per host and tenant."""
 
+import time
 from typing import cast
 
 import pytest
@@ -10,6 +11,7 @@ from toolpost.contracts.spec import Tool
 from toolpost.runtime import guards
 from toolpost.runtime.guards import HostUpstreams, Upstream, host_of
 from toolpost.runtime.resilience import CircuitBreaker, RetryBudget
+from toolpost.stores.memory.limits import MemoryLimits
 
 
 def call_to(url: object, tenant: str = "acme") -> AuthorizedCall:
@@ -20,7 +22,13 @@ def call_to(url: object, tenant: str = "acme") -> AuthorizedCall:
 
 @pytest.fixture
 def hosts() -> HostUpstreams:
-    return HostUpstreams("url", lambda host, tenant: Upstream(CircuitBreaker(f"{host} {tenant}"), RetryBudget()))
+    limits = MemoryLimits("own_a", time.monotonic)
+
+    def make(host: str, tenant: str) -> Upstream:
+        name = f"{host} {tenant}"
+        return Upstream(CircuitBreaker(name, limits), RetryBudget(name, limits))
+
+    return HostUpstreams("url", make)
 
 
 def test_the_same_host_and_tenant_share_one_upstream(hosts: HostUpstreams) -> None:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from toolpost import RetryPolicy
 from toolpost.errors import ToolRateLimitError, ToolServerError
 from toolpost.runtime.resilience import RetryBudget, backoff, may_repeat
+from toolpost.stores.memory.limits import MemoryLimits
 
 POLICY = RetryPolicy()
 
@@ -33,10 +34,15 @@ def test_only_the_listed_statuses_are_repeated() -> None:
     assert may_repeat(ToolServerError("x"), "idempotent", policy)
 
 
-def test_a_budget_pays_for_retries_out_of_successes() -> None:
-    budget = RetryBudget(ratio=0.5, capacity=2)
-    assert [budget.withdraw() for _ in range(3)] == [True, True, False]
-    budget.deposit()
-    assert not budget.withdraw()
-    budget.deposit()
-    assert budget.withdraw()
+async def test_a_budget_pays_for_retries_out_of_successes() -> None:
+    now = [0.0]
+    limits = MemoryLimits("own_a", lambda: now[0])
+    budget, other = (RetryBudget("api", limits, ratio=0.5, capacity=2) for _ in range(2))
+    assert [await one.withdraw() for one in (budget, other, budget)] == [True, True, False]
+    other.deposit()
+    assert not await other.withdraw()
+    other.deposit()
+    other.deposit()  # it has returned all that it took
+    assert [await one.withdraw() for one in (other, budget)] == [True, False]
+    now[0] = 60.0
+    assert [await budget.withdraw() for _ in range(2)] == [True, False]

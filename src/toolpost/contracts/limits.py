@@ -77,6 +77,10 @@ class LimitStore(Protocol):
         """Wait until another process may have returned a slot, for at most `timeout_s`."""
         ...
 
+    async def read_breaker(self, breaker: str) -> BreakerStatus:
+        """Return the status of a breaker."""
+        ...
+
     async def fail(self, breaker: str, *, threshold: int) -> tuple[BreakerStatus, bool]:
         """Count a failure; return the status, and whether this failure opened the breaker.
 
@@ -105,6 +109,10 @@ class LimitStore(Protocol):
 
     async def read_troubles(self, *, within_s: float | None = None) -> Troubles:
         """Return the breakers and gates that have changed within the last `within_s` seconds (None: all)."""
+        ...
+
+    async def trouble_reported(self, *, timeout_s: float) -> None:
+        """Wait until another process may have changed a breaker or a gate, for at most `timeout_s`."""
         ...
 
 

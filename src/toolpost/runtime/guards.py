@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
+from weakref import WeakValueDictionary
 
 from toolpost.contracts.clock import SYSTEM_CLOCK, Clock
+from toolpost.runtime.gates import Gates
 from toolpost.runtime.resilience import CircuitBreaker, RetryBudget
 from toolpost.runtime.slots import Limiter, SharedSlots, WaitingLine
+from toolpost.runtime.trouble_feed import TroubleFeed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,7 +21,7 @@ if TYPE_CHECKING:
     from toolpost.auth.credentials import Authorizer
     from toolpost.catalog.entry import Entry
     from toolpost.contracts.calls import AuthorizedCall
-    from toolpost.contracts.limits import LimitStore
+    from toolpost.contracts.limits import BreakerStatus, LimitStore, Troubles
     from toolpost.contracts.sources import ToolSource
     from toolpost.contracts.spec import ToolSpec
     from toolpost.policy.redaction import Redactor
@@ -58,6 +62,12 @@ class CallGuards:
         self._emitter = emitter
         self._retry_ratio = retry_ratio
         self._clock = clock
+        self._limits = limits
+        self._background = background
+        self.gates = Gates(limits, clock)
+        self.feed = TroubleFeed(limits, self._apply_troubles, clock.monotonic)
+        self._breakers = WeakValueDictionary[str, CircuitBreaker]()
+        self._uncalled: dict[str, tuple[BreakerStatus, float]] = {}
         self._upstreams: dict[str, tuple[ToolSource | None, Upstream]] = {}
         self._hosts: dict[str, HostUpstreams] = {}
         self._line = WaitingLine(limits, background)
@@ -90,15 +100,21 @@ class CallGuards:
         """Return the upstream of a tool's source; a source that replaced another begins with a closed breaker."""
         group = entry.spec.source or entry.spec.name
         source, upstream = self._upstreams.get(group, (None, None))
-        if upstream is None or (entry.source is not None and source is not entry.source):
+        if upstream is None:
             upstream = self._make(group, lambda state: self._emitter.emit_breaker(group, state))
-            self._upstreams[group] = (entry.source, upstream)
+        elif entry.source is not None and source is not entry.source:
+            upstream.breaker.reset()
+        else:
+            return upstream
+        self._upstreams[group] = (entry.source, upstream)
         return upstream
 
     def breaker(self, source: str) -> CircuitBreaker | None:
-        """Return the breaker of a source, if one of its tools was called."""
-        upstream = self._upstreams.get(source, (None, None))[1]
-        return None if upstream is None else upstream.breaker
+        """Return the breaker of a source, if one of its tools was called, or if its calls failed in other processes."""
+        breaker = self._breakers.get(source)
+        if breaker is None and source in self._uncalled:
+            return self._make_breaker(source, source, lambda _state: None)
+        return breaker
 
     def hosts(self, spec: ToolSpec) -> HostUpstreams | None:
         """Return the upstreams of a tool that takes a URL; they outlive its runtime."""
@@ -108,13 +124,37 @@ class CallGuards:
 
         def make(host: str, tenant: str) -> Upstream:
             label = f"{name} to {host}"
-            return self._make(label, lambda state: self._emitter.emit_breaker(label, state, tenant=tenant))
+            key = f"{label} of {tenant}"
+            return self._make(label, lambda state: self._emitter.emit_breaker(label, state, tenant=tenant), key=key)
 
         return self._hosts.get(name) or self._hosts.setdefault(name, HostUpstreams(argument, make))
 
-    def _make(self, label: str, on_state: Callable[[BreakerState], None]) -> Upstream:
-        breaker = CircuitBreaker(label, clock=self._clock.monotonic, on_state=on_state)
-        return Upstream(breaker, RetryBudget(ratio=self._retry_ratio))
+    def _make(self, label: str, on_state: Callable[[BreakerState], None], *, key: str = "") -> Upstream:
+        breaker = self._breakers[key or label] = self._make_breaker(label, key or label, on_state)
+        self._uncalled.pop(key or label, None)
+        return Upstream(breaker, RetryBudget(key or label, self._limits, ratio=self._retry_ratio))
+
+    def _make_breaker(self, label: str, key: str, on_state: Callable[[BreakerState], None]) -> CircuitBreaker:
+        now = self._clock.monotonic
+        breaker = CircuitBreaker(
+            label, self._limits, key=key, clock=now, on_state=on_state, background=self._background
+        )
+        if key in self._uncalled:
+            status, read_at = self._uncalled[key]
+            breaker.apply(status, read_at=math.inf, age_s=now() - read_at)
+        return breaker
+
+    def _apply_troubles(self, troubles: Troubles, read_at: float) -> None:
+        """Apply what other processes have reported."""
+        self.gates.apply(troubles.gates)
+        for status in troubles.breakers:
+            breaker = self._breakers.get(status.name)
+            if breaker is not None:
+                breaker.apply(status, read_at=read_at)
+            elif status.failures and len(self._uncalled) < MOST_HOSTS:
+                self._uncalled[status.name] = (status, read_at)
+            else:
+                self._uncalled.pop(status.name, None)
 
 
 class Upstream(NamedTuple):
@@ -123,10 +163,10 @@ class Upstream(NamedTuple):
     breaker: CircuitBreaker
     budget: RetryBudget
 
-    def succeeded(self) -> None:
+    async def succeeded(self) -> None:
         """Record a successful attempt; not needed while there are neither failures nor spent retries."""
         if self.breaker.failures:
-            self.breaker.succeeded()
+            await self.breaker.succeeded()
         if self.budget.spent:
             self.budget.deposit()
 

@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from toolpost.policy.rules import Policy
     from toolpost.runtime.attempt import InFlightCalls
     from toolpost.runtime.event_emitter import EventEmitter
+    from toolpost.runtime.gates import Gates
     from toolpost.runtime.guards import Upstream
 
 _tool_log = logging.getLogger("toolpost.tools")
@@ -136,7 +137,7 @@ class ToolRouter:
         self.tracer: CallTracer | None = None
         if services.tracer is not None:
             self.tracer = CallTracer(services.tracer, runtimes.find, with_arguments=options.trace_arguments)
-        self._invoker = Invoker(store.journal, self.emitter, self.inflight, services.clock)
+        self._invoker = Invoker(store.journal, self.emitter, self.inflight, self.guards.gates, services.clock)
         self._results = ResultProcessor(store.artifacts, inline_bytes=limits.inline_bytes, clock=services.clock)
         self._keys = IdempotencyKeys(store)
         self._recorder = OutcomeRecorder(store, self._keys, self.background)
@@ -611,8 +612,11 @@ class NoSources:
 class Invoker:
     """Run authorized calls to an output, a question or an error."""
 
-    def __init__(self, journal: Journal, emitter: EventEmitter, inflight: InFlightCalls, clock: Clock) -> None:
+    def __init__(
+        self, journal: Journal, emitter: EventEmitter, inflight: InFlightCalls, gates: Gates, clock: Clock
+    ) -> None:
         self._now = clock.monotonic
+        self._gates = gates
         self._journal = journal
         self._emitter = emitter
         self._bound_try = inflight.bound_try
@@ -628,10 +632,10 @@ class Invoker:
         tries, attempt_s = 0, runtime.attempt_s
         while True:
             tries += 1
-            if upstream.breaker.failures:
-                upstream.breaker.admit(runtime.name)
+            if upstream.breaker.failures or self._gates.opens_at:
+                await self._admit(attempt, runtime, upstream, call, is_retry=tries > 1)
             if limiters:
-                await _acquire(attempt, runtime)
+                await _acquire(attempt, runtime, upstream)
             began, error = self._now(), None
             try:
                 if runtime.journaled and not attempt.journaled:
@@ -648,7 +652,7 @@ class Invoker:
                 attempt.finish_try(began, error)
             if error is None:
                 if upstream.breaker.failures or upstream.budget.spent:
-                    upstream.succeeded()
+                    await upstream.succeeded()
                 holds_secrets = runtime.access.secrets or call.credential.headers or request.context is not None
                 return await self._scrub(output, attempt, runtime, call.credential) if holds_secrets else output
             credential = await self._wait_for_retry(attempt, runtime, upstream, call, error, tries, began)
@@ -656,6 +660,22 @@ class Invoker:
                 return credential
             tries = tries if credential is call.credential else 0
             call = replace(call, credential=credential)
+
+    async def _admit(
+        self, attempt: Attempt, runtime: ToolRuntime, upstream: Upstream, call: AuthorizedCall, *, is_retry: bool
+    ) -> None:
+        """Wait for the gate of the source; raise an error if its breaker is open, or if the gate opens too late."""
+        if upstream.breaker.failures:
+            await upstream.breaker.admit(runtime.name, is_retry=is_retry)
+        if runtime.gated_source is None:
+            return
+        try:
+            await self._gates.wait(
+                runtime.gated_source, call.credential, tool_name=runtime.name, deadline=attempt.deadline
+            )
+        except BaseException:
+            upstream.breaker.abandoned()
+            raise
 
     async def _scrub(
         self, output: ToolOutput | Question, attempt: Attempt, runtime: ToolRuntime, credential: Credential
@@ -691,8 +711,10 @@ class Invoker:
 
         Raise the error if there must not be another attempt.
         """
-        upstream.breaker.failed(error)
         took_s = self._now() - began
+        await upstream.breaker.failed(error)
+        if runtime.gated_source is not None:
+            await self._gates.close(runtime.gated_source, call.credential, error)
         if not attempt.tries:
             attempt.tries = (Try(began, took_s, error.error_code),)
         wait = backoff(tries, error, runtime.retry_policy, chance=attempt.clock.chance)
@@ -701,7 +723,7 @@ class Invoker:
             or not may_repeat(error, runtime.spec.replay, runtime.retry_policy)
             # After a timeout, an attempt with much less time than the last would time out again.
             or wait + (took_s * _WORTH_RETRYING if isinstance(error, ToolTimeoutError) else 0.0) >= attempt.remaining_s
-            or not upstream.budget.withdraw()
+            or not await upstream.budget.withdraw()
         ):
             return await _renewed(attempt, runtime, call, error)
         self._emitter.emit(attempt.call, EventCode.CALL_RETRIED, {"tries": tries, "wait_s": wait, **error_facts(error)})
@@ -719,12 +741,15 @@ async def _authorize(attempt: Attempt, access: SourceAccess, permitted: Permitte
         attempt.auth_s = now() - began
 
 
-async def _acquire(attempt: Attempt, runtime: ToolRuntime) -> None:
+async def _acquire(attempt: Attempt, runtime: ToolRuntime, upstream: Upstream) -> None:
     """Wait for a slot, and note how long that took."""
     now = attempt.clock.monotonic
     began = now()
     try:
         await runtime.acquire(attempt.request.held)
+    except BaseException:
+        upstream.breaker.abandoned()
+        raise
     finally:
         attempt.queue_s += now() - began
 

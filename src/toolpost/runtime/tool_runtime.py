@@ -73,6 +73,7 @@ class ToolRuntime:
         self.previewer = None if verdicts is None else entry.previewer
         self.upstream = upstream
         self.hosts = hosts
+        self.gated_source = None if entry.source is None else entry.spec.source or entry.spec.name
         self.limiters = limiters
         self.retry_policy = retry_policy
         config = entry.config

@@ -219,6 +219,8 @@ async def open_parts(inputs: ToolboxInputs, closing: AsyncExitStack) -> ToolboxP
 
     closing.push_async_callback(router.close)
     closing.push_async_callback(recovery.stop)
+    closing.push_async_callback(router.guards.feed.stop)
+    await router.guards.feed.start()
     await webhooks.apply(settings)
     await recovery.start()
     router.inflight.bind()

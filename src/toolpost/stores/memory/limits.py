@@ -56,6 +56,11 @@ class MemoryLimits:
     async def slot_freed(self, *, timeout_s: float) -> None:
         await asyncio.sleep(timeout_s)  # there are no other processes
 
+    trouble_reported = slot_freed
+
+    async def read_breaker(self, breaker: str) -> BreakerStatus:
+        return self._breakers.get(breaker, BreakerRecord()).status(breaker, now=self._now())
+
     async def fail(self, breaker: str, *, threshold: int) -> tuple[BreakerStatus, bool]:
         now, before = self._now(), self._breakers.pop(breaker, BreakerRecord())
         after = self._breakers[breaker] = before.failed(self._owner, threshold=threshold, now=now)

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 LIMITS = "limits.db"
-POLL_S = 0.02  # how often a process with waiting calls looks for slots that other processes have returned
+TROUBLE_POLL_S = 0.25  # how often a process looks for breakers and gates of others
+SLOT_POLL_S = 0.02  # how often a process with waiting calls looks for slots that other processes have returned
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS buckets (name TEXT PRIMARY KEY, full_at REAL NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS slots (
@@ -132,7 +133,12 @@ class SQLiteLimits:
         self._return_slots()
 
     async def slot_freed(self, *, timeout_s: float) -> None:
-        await asyncio.sleep(min(timeout_s, POLL_S))
+        await asyncio.sleep(min(timeout_s, SLOT_POLL_S))
+
+    async def read_breaker(self, breaker: str) -> BreakerStatus:
+        if not self._file.exists():
+            return BreakerStatus(breaker)
+        return await self._run(lambda db: _read_breaker(db, breaker).status(breaker, now=self._now()))
 
     async def fail(self, breaker: str, *, threshold: int) -> tuple[BreakerStatus, bool]:
         def work(db: sqlite3.Connection) -> tuple[BreakerStatus, bool]:
@@ -191,6 +197,9 @@ class SQLiteLimits:
             )
 
         return await self._run(work)
+
+    async def trouble_reported(self, *, timeout_s: float) -> None:
+        await asyncio.sleep(min(timeout_s, TROUBLE_POLL_S))
 
     def close(self) -> None:
         """Return the slots of this process, and close the file."""
