@@ -15,13 +15,13 @@ def test_an_id_is_a_prefix_and_twenty_random_hex_digits() -> None:
 
 
 def test_five_random_characters_name_one_of_a_few_thousand() -> None:
-    seeded = IdMaker(Clock(random_bytes=random.Random(7).randbytes))
+    seeded = IdMaker(Clock(random_bits=random.Random(7).getrandbits))
     made = [seeded.make("call")] + [IdMaker().make("call") for _ in range(3000)]
     assert len({an_id[:10] for an_id in made}) > 2950
 
 
 def test_a_seed_makes_the_same_ids_again() -> None:
-    first, second = (IdMaker(Clock(random_bytes=random.Random(7).randbytes)) for _ in range(2))
+    first, second = (IdMaker(Clock(random_bits=random.Random(7).getrandbits)) for _ in range(2))
     assert [first.make("call") for _ in range(10)] == [second.make("call") for _ in range(10)]
 
 

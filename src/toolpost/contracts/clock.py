@@ -14,15 +14,15 @@ class Clock:
     """The time and the random numbers of a process; a simulation passes others.
 
     `wall` is the time of day in seconds, which may jump, and `monotonic` never goes back. `chance` is a number in
-    [0, 1). `random_bytes` are for ids, and `secret_bytes` cannot be predicted from others.
+    [0, 1). `random_bits` are for ids, and `secret_bytes` cannot be predicted from others.
     """
 
     wall: Callable[[], float] = time.time
     monotonic: Callable[[], float] = time.monotonic
     chance: Callable[[], float] = random.random
-    # Seeded again in a forked process. The system's generator takes 0.2 µs more, and 3 µs with a thread that writes,
-    # because the system call releases the interpreter lock (measured 2026-11).
-    random_bytes: Callable[[int], bytes] = random.randbytes
+    # Seeded again in a forked process. The system's generator takes 0.3 µs more, and 3 µs with a thread that writes,
+    # because the system call releases the interpreter lock; `random.randbytes` takes 0.1 µs more (measured 2026-11).
+    random_bits: Callable[[int], int] = random.getrandbits
     secret_bytes: Callable[[int], bytes] = os.urandom
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from toolpost.contracts.clock import SYSTEM_CLOCK, Clock
 
 _BYTES = 10
@@ -15,7 +17,7 @@ class IdMaker:
     """
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK, *, secure: bool = False) -> None:
-        self._random_bytes = clock.secret_bytes if secure else clock.random_bytes
+        self._random_bits = partial(_secret_bits, clock) if secure else clock.random_bits
 
     def make(self, prefix: str) -> str:
         """Return a new id."""
@@ -23,7 +25,11 @@ class IdMaker:
 
     def random_part(self) -> str:
         """Return the random characters of an id; a call and the run that it opens share them."""
-        return self._random_bytes(_BYTES).hex()
+        return self._random_bits(8 * _BYTES).to_bytes(_BYTES).hex()
+
+
+def _secret_bits(clock: Clock, bits: int) -> int:
+    return int.from_bytes(clock.secret_bytes(bits // 8))
 
 
 def writable(given: str) -> str:
