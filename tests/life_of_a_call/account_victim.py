@@ -39,8 +39,8 @@ ANN = "acme:ann"
 # What the recovery task does again when its time has come, which depends on how fast a machine is.
 _ROUNDS = frozenset(
     {
-        "SQLitePendingStore expired",
-        "SQLitePendingStore.adopt_claims",
+        "SQLPendingStore expired",
+        "SQLPendingStore.adopt_claims",
         "SQLiteJournal._adopt",
         "SQLiteEventLog.adopt_orphans",
     }
@@ -131,11 +131,11 @@ def _name(item: Item) -> str:
         return ""
     work = getattr(item.work, "func", item.work)
     name = work.__qualname__.partition(".<locals>")[0]
-    if name != "SQLitePendingStore._change":
+    if name != "SQLPendingStore._change":
         return name
     changes = [cell.cell_contents for cell in work.__closure__ or ()]
     (sql,) = (change.assignments for change in changes if hasattr(change, "assignments"))
-    return f"SQLitePendingStore {_STATUS.findall(sql)[0]}"
+    return f"SQLPendingStore {_STATUS.findall(sql)[0]}"
 
 
 async def live(order: Order, boundaries: Boundaries) -> None:

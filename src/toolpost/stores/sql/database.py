@@ -49,6 +49,14 @@ class Database(Statements, Protocol):
         """Return whether the process of an owner id still runs; true if that cannot be determined."""
         ...
 
+    def ended(self, owner_ids: Iterable[str]) -> list[str]:
+        """Return the owners whose processes have ended; from this transaction on, none of them can write."""
+        ...
+
+    def publish(self) -> None:
+        """Wake the tasks of other processes that wait for a pending action, when the transaction is committed."""
+        ...
+
     def secure_deletes(self) -> AbstractContextManager[None]:
         """Overwrite values that are deleted within the context, if the database can."""
         ...

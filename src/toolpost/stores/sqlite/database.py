@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from toolpost.contracts.errors import StoreError
 
@@ -216,13 +216,6 @@ def _statements(script: str) -> Iterator[str]:
         if sqlite3.complete_statement(statement):
             yield statement
             statement = ""
-
-
-class RowChange(NamedTuple):
-    """A change of rows: the assignments and the condition of one atomic UPDATE."""
-
-    assignments: str
-    condition: str
 
 
 class Reader:

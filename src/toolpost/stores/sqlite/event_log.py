@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
 from toolpost.contracts.events import (
     CALLER,
-    JOURNALED,
     CallRef,
     EventCode,
     EventFilter,
@@ -22,15 +21,15 @@ from toolpost.contracts.events import (
     StoredEvent,
 )
 from toolpost.contracts.storage import WriteHealth
-from toolpost.stores.chain import CHANGED_RECORD, LogKey, Segment
+from toolpost.stores.chain import Segment
 from toolpost.stores.ledger import Ledger
-from toolpost.stores.pending_rows import STATUS_COLUMNS, status_mac
 from toolpost.stores.run_details import describe_run, read_facts
-from toolpost.stores.run_heads import ASKED, FINISHED, RunHead, find_open_calls, find_second_answers, join_codes
+from toolpost.stores.run_heads import FINISHED, RunHead, find_open_calls
 from toolpost.stores.sql.database import Database
+from toolpost.stores.sql.verification import verify_log, verify_run
 from toolpost.stores.sqlite.context import SQLiteContext
 from toolpost.stores.sqlite.event_appender import HEAD_COLUMNS, load_ledger
-from toolpost.stores.sqlite.row_authentication import find_changed_rows
+from toolpost.stores.sqlite.shared_statements import SQLiteDatabase
 from toolpost.stores.topics import EVENTS, run_topic
 
 SEGMENTS = """
@@ -55,7 +54,6 @@ _OF_RUN = f"""
 {SEGMENTS} WHERE run = (SELECT nr FROM runs WHERE run_id = :run_id AND tenant = :tenant) AND +last_id > :after
 """  # noqa: S608
 _OF_EACH_TENANT = f"{SEGMENTS} WHERE run IN (SELECT nr FROM runs WHERE run_id = :run_id) AND +last_id > :after"  # noqa: S608
-_OF_HEAD = f"{SEGMENTS} WHERE run = ? ORDER BY seq"
 _RUNS = f"SELECT {HEAD_COLUMNS} FROM runs WHERE TRUE"  # noqa: S608
 _CALLED = " AND root_call <> ''"  # events of sources and of the catalog belong to no call
 _BEFORE = " AND nr < (SELECT max(nr) FROM runs WHERE run_id = :before AND (:tenant IS NULL OR tenant = :tenant))"
@@ -68,13 +66,6 @@ open_calls > 0 AND (status = 'running' OR open_calls > (
 """
 _RUNNERS = f"SELECT DISTINCT owner FROM runs WHERE {_ORPHANED}"  # noqa: S608
 _ADOPT = f"UPDATE runs SET owner = ? WHERE owner = ? AND {_ORPHANED} RETURNING {HEAD_COLUMNS}"  # noqa: S608
-_QUESTIONS = f"SELECT {STATUS_COLUMNS}, mac FROM pending WHERE run_id = ? AND tenant = ?"  # noqa: S608
-_JOURNAL = "SELECT call_id FROM journal WHERE run_id = ? AND tenant = ? AND step = ''"
-_STRAY_SEGMENTS = "SELECT run, count(*) FROM segments WHERE run NOT IN (SELECT nr FROM runs) GROUP BY run"
-_STRAY_QUESTIONS = f"""
-SELECT {STATUS_COLUMNS}, mac FROM pending
-WHERE NOT EXISTS (SELECT 1 FROM runs WHERE runs.run_id = pending.run_id AND runs.tenant = pending.tenant)
-"""  # noqa: S608
 _NEXT = """
 SELECT last_id, tenant, segments.user, segments.tool_name, events FROM segments JOIN runs ON runs.nr = segments.run
 WHERE last_id > :after ORDER BY last_id LIMIT :limit
@@ -96,10 +87,8 @@ _LAST_PROGRESS = f"""
 SELECT call_id, events FROM segments WHERE {_OF_NAMED} AND instr(codes, '{_PROGRESS}') ORDER BY seq DESC LIMIT 1
 """  # noqa: S608
 _PARENT = "SELECT run_id FROM runs WHERE run_id = :parent AND tenant = :tenant AND run_id <> :run_id"
-_COPIES = "SELECT codes, first_at, last_at FROM segments WHERE run = ? ORDER BY seq"
 _MAY_BE_BY = "SELECT run, call_id, events FROM segments WHERE instr(events, ?)"
 _REQUESTS = frozenset({int(EventCode.TOOL_CALL_REQUESTED)})
-_ENDED = frozenset({int(EventCode.TOOL_CALL_COMPLETED), int(EventCode.TOOL_CALL_FAILED)})
 
 
 class SQLiteEventLog:
@@ -254,13 +243,17 @@ class SQLiteEventLog:
 
     async def verify(self, run_id: str | None = None, *, tenant: str | None = None) -> list[str]:
         await self._shared.writer.flush()
-        key = self._shared.appender.ledger.key
+        key, cipher = self._shared.appender.ledger.key, self._shared.cipher
 
         def work(db: sqlite3.Connection) -> list[str]:
+            shared = SQLiteDatabase(db, self._shared)
             db.execute("BEGIN")  # all queries see the same snapshot
             try:
-                problems = _verify_log(db, key, tenant) if run_id is None else _verify_run(db, key, run_id, tenant)
-                return problems + list(find_changed_rows(db, key, self._shared.cipher, tenant=tenant, run_id=run_id))
+                if run_id is not None:
+                    return verify_run(shared, key, cipher, run_id, tenant)
+                ledger = Ledger(key)
+                load_ledger(db, ledger)
+                return verify_log(shared, ledger, cipher, tenant)
             finally:
                 db.execute("ROLLBACK")
 
@@ -343,89 +336,3 @@ def _calls_by(db: sqlite3.Connection, caller: str) -> Iterator[tuple[int, str]]:
     for nr, call_id, events in db.execute(_MAY_BE_BY, (json.dumps(caller),)):
         if any(facts.get(CALLER) == caller for code, _, facts in json.loads(events) if code in _REQUESTS):
             yield nr, call_id
-
-
-def _verify_log(db: sqlite3.Connection, key: LogKey, tenant: str | None) -> list[str]:
-    """Return the problems of the whole log: missing or added runs, and the problems of each run.
-
-    With a tenant, problems of other tenants' runs are not reported.
-    """
-    ledger = Ledger(key)
-    load_ledger(db, ledger)
-    heads = [RunHead(*row) for row in db.execute(f"{_RUNS} ORDER BY nr")]
-    problems = ledger.find_breaks([head.mac for head in heads])
-    for head in heads:
-        if tenant in (None, head.tenant):
-            name = f"run {head.run_id!r} of {head.tenant!r}"
-            problems += [f"{name}: {problem}" for problem in _verify_head(db, key, head)]
-    for nr, count in db.execute(_STRAY_SEGMENTS):
-        problems.append(f"run number {nr}: it has no record, but {count} {'row' if count == 1 else 'rows'} of events")
-    questions = db.execute(_STRAY_QUESTIONS + _where(tenant=tenant), {"tenant": tenant})
-    return problems + list(_changed_questions(key, questions))
-
-
-def _verify_run(db: sqlite3.Connection, key: LogKey, run_id: str, tenant: str | None) -> list[str]:
-    """Return the problems of one run; without a tenant, of each tenant that has a run of this id."""
-    sql = _RUNS + _where(tenant=tenant, run_id=run_id)
-    heads = [RunHead(*row) for row in db.execute(sql, {"run_id": run_id, "tenant": tenant})]
-    if not heads:
-        return [f"there is no run {run_id!r}"]
-    return [problem for head in heads for problem in _verify_head(db, key, head)]
-
-
-def _find_missing_rows(
-    events: Iterable[StoredEvent], questions: Container[str], journal: Container[str]
-) -> Iterator[str]:
-    """Report rows of pending actions and journal entries that events mention and that are gone.
-
-    Rows are written before the events that mention them. They are deleted together with the events (pruning), or
-    together with the facts of the events (erasing a user).
-    """
-    asked: dict[str, int] = {}
-    recorded: dict[str, int] = {}
-    for event in events:
-        if event.code in ASKED:
-            asked[event.payload.get("pending_id", "")] = event.seq
-            recorded.pop(event.call_id, None)  # a call that pauses removes its intent
-        elif event.code in _ENDED and event.payload.get(JOURNALED) is True:
-            recorded[event.call_id] = event.seq
-    for question, seq in asked.items():
-        if question and question not in questions:
-            yield f"question {question!r} was removed, although event {seq} reports that it was created"
-    for call_id, seq in recorded.items():
-        if call_id not in journal:
-            yield f"the journal entry of call {call_id!r} was removed, although event {seq} reports that it was written"
-
-
-def _verify_head(db: sqlite3.Connection, key: LogKey, head: RunHead) -> list[str]:
-    try:
-        return _find_problems(db, key, head)
-    except (AttributeError, TypeError) as error:  # SQLite stores values of any type in any column
-        return [f"a row of it contains a value that Toolpost never writes: {error}"]
-
-
-def _find_problems(db: sqlite3.Connection, key: LogKey, head: RunHead) -> list[str]:
-    segments = [(segment, segment.unpack()) for segment in (Segment(*row) for row in db.execute(_OF_HEAD, (head.nr,)))]
-    events = [event for _, unpacked in segments for event in unpacked]
-    problems = key.find_breaks(segments, head.chain_start, last_seq=head.seq, mac=head.mac)
-    if not problems:
-        copies = db.execute(_COPIES, (head.nr,)).fetchall()
-        problems += [
-            f"the columns that filters use for event {segment.seq} were changed"
-            for (segment, unpacked), copy in zip(segments, copies, strict=True)
-            if unpacked
-            and copy != (join_codes(tuple(map(int, (one.code for one in unpacked)))), unpacked[0].at, unpacked[-1].at)
-        ]
-    if not problems and not head.agrees_with(events):
-        problems.append(CHANGED_RECORD)
-    questions = db.execute(_QUESTIONS, (head.run_id, head.tenant)).fetchall()
-    journal = {call_id for (call_id,) in db.execute(_JOURNAL, (head.run_id, head.tenant))}
-    problems += find_second_answers(events)
-    problems += _find_missing_rows(events, {id_ for id_, *_ in questions}, journal)
-    return problems + list(_changed_questions(key, questions))
-
-
-def _changed_questions(key: LogKey, rows: Iterable[tuple[Any, ...]]) -> Iterator[str]:
-    for *status, mac in rows:
-        if mac != status_mac(key, tuple(status)):
-            yield f"question {status[0]!r} was changed: its status, or the user who answered it"

@@ -47,6 +47,13 @@ class SQLiteDatabase(SQLiteStatements):
         """Return whether the process of an owner id still runs."""
         return self._context.liveness.alive(owner_id)
 
+    def ended(self, owner_ids: Iterable[str]) -> list[str]:
+        """Return the owners whose processes have ended."""
+        return [owner_id for owner_id in owner_ids if not self._context.liveness.alive(owner_id)]
+
+    def publish(self) -> None:
+        """Do nothing: other processes poll."""
+
     def secure_deletes(self) -> AbstractContextManager[None]:
         """Overwrite deleted data with zeros instead of leaving it in free pages."""
         return secure_delete(self._db)

@@ -43,6 +43,7 @@ from toolpost.stores.sql.caller_keys import SQLCallerKeys
 from toolpost.stores.sql.erasure import Forgetter
 from toolpost.stores.sql.key_rotation import KeyRotation
 from toolpost.stores.sql.metrics import SQLMetricStore
+from toolpost.stores.sql.pending import SQLPendingStore
 from toolpost.stores.sql.pruning import Pruner
 from toolpost.stores.sql.state import SQLStateTable
 from toolpost.stores.sql.tokens import SQLTokenRows
@@ -66,7 +67,6 @@ from toolpost.stores.sqlite.event_log import SQLiteEventLog, read_next_segments
 from toolpost.stores.sqlite.key_check import check_key
 from toolpost.stores.sqlite.limits import SQLiteLimits
 from toolpost.stores.sqlite.liveness import Liveness
-from toolpost.stores.sqlite.pending import SQLitePendingStore
 from toolpost.stores.sqlite.shared_statements import SharedSQLite
 from toolpost.stores.sqlite.transactions import TransactionRunner
 from toolpost.stores.state import EncryptedStateStore
@@ -102,10 +102,10 @@ class SQLiteStore:
         self.owner_id = shared.owner_id
         self.events: EventLog = SQLiteEventLog(shared)
         self.journal: Journal = SQLiteJournal(shared)
-        self.pending: PendingStore = SQLitePendingStore(shared)
         self.idempotency: IdempotencyStore = SQLiteIdempotencyStore(shared)
         self.cancels: CancelStore = SQLiteCancelStore(shared)
         database = SharedSQLite(shared)
+        self.pending: PendingStore = SQLPendingStore(database, shared.changes)
         self.caller_keys: CallerKeyStore = SQLCallerKeys(database)
         self.webhooks: WebhookStore = SQLWebhookStore(database)
         self.metrics: MetricStore = SQLMetricStore(database, read_next_segments)

@@ -1,0 +1,168 @@
+"""Verify the log of a store, and authenticate rows that grant rights.
+
+A caller's key has a MAC over its columns. Journal entries and outcomes are encrypted with all that identifies their row
+as associated data, so they cannot be moved to another call, tool or user.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Container, Iterable, Iterator
+from typing import Any
+
+from toolpost.contracts.callers import CALLER_KEY_RUN
+from toolpost.contracts.events import JOURNALED, EventCode, StoredEvent
+from toolpost.stores.caller_key_rows import COLUMNS, describe_problem
+from toolpost.stores.chain import CHANGED_RECORD, LogKey, Segment
+from toolpost.stores.encrypted_columns import CALL_RECORDS, EncryptedColumn
+from toolpost.stores.encryption import RowCipher
+from toolpost.stores.ledger import Ledger
+from toolpost.stores.pending_rows import STATUS_COLUMNS, status_mac
+from toolpost.stores.run_heads import ASKED, RunHead, find_second_answers, join_codes
+from toolpost.stores.sql.database import Database, where
+
+_HEADS = """
+SELECT nr, run_id, tenant, "user", tool_name, status, started_at, updated_at, last_seq, mac, root_call, open_calls
+FROM runs WHERE TRUE
+"""
+_OF_HEAD = """
+SELECT last_id, run_id, tenant, seq, call_id, segments."user", segments.tool_name, correlation_id, events, hash,
+    forgotten, codes, first_at, last_at
+FROM segments JOIN runs ON runs.nr = segments.run WHERE run = :nr ORDER BY seq
+"""
+_QUESTIONS = f"SELECT {STATUS_COLUMNS}, mac FROM pending WHERE run_id = :run_id AND tenant = :tenant"  # noqa: S608 - constants, here and below
+_JOURNAL = "SELECT call_id FROM journal WHERE run_id = :run_id AND tenant = :tenant AND step = ''"
+_STRAY_SEGMENTS = "SELECT run, count(*) FROM segments WHERE run NOT IN (SELECT nr FROM runs) GROUP BY run"
+_STRAY_QUESTIONS = f"""
+SELECT {STATUS_COLUMNS}, mac FROM pending
+WHERE NOT EXISTS (SELECT 1 FROM runs WHERE runs.run_id = pending.run_id AND runs.tenant = pending.tenant)
+"""  # noqa: S608
+_CALLER_KEYS = f"SELECT {COLUMNS}, mac FROM caller_keys WHERE TRUE"  # noqa: S608
+_KEY_EVENTS = "SELECT events FROM segments JOIN runs ON runs.nr = segments.run WHERE runs.run_id = :run_id"
+_ENDED = frozenset({int(EventCode.TOOL_CALL_COMPLETED), int(EventCode.TOOL_CALL_FAILED)})
+
+
+def verify_log(db: Database, ledger: Ledger, cipher: RowCipher, tenant: str | None) -> list[str]:
+    """Return the problems of the whole log: missing or added runs, the problems of each run, and changed rows.
+
+    `ledger` contains what the log should contain. With a tenant, problems of other tenants' runs are not reported.
+    """
+    key = ledger.key
+    heads = [RunHead(*row) for row in db.execute(f"{_HEADS} ORDER BY nr")]
+    problems = ledger.find_breaks([head.mac for head in heads])
+    for head in heads:
+        if tenant in (None, head.tenant):
+            name = f"run {head.run_id!r} of {head.tenant!r}"
+            problems += [f"{name}: {problem}" for problem in _verify_head(db, key, head)]
+    for nr, count in db.execute(_STRAY_SEGMENTS):
+        problems.append(f"run number {nr}: it has no record, but {count} {'row' if count == 1 else 'rows'} of events")
+    problems += _changed_questions(key, db.execute(_STRAY_QUESTIONS + where(tenant=tenant), {"tenant": tenant}))
+    return problems + list(_find_changed_rows(db, key, cipher, tenant=tenant))
+
+
+def verify_run(db: Database, key: LogKey, cipher: RowCipher, run_id: str, tenant: str | None) -> list[str]:
+    """Return the problems of one run; without a tenant, of each tenant that has a run of this id."""
+    values = {"run_id": run_id, "tenant": tenant}
+    heads = [RunHead(*row) for row in db.execute(_HEADS + where(**values), values)]
+    if not heads:
+        problems = [f"there is no run {run_id!r}"]
+    else:
+        problems = [problem for head in heads for problem in _verify_head(db, key, head)]
+    return problems + list(_find_changed_rows(db, key, cipher, tenant=tenant, run_id=run_id))
+
+
+def _verify_head(db: Database, key: LogKey, head: RunHead) -> list[str]:
+    try:
+        return _find_problems(db, key, head)
+    except (AttributeError, TypeError) as error:  # SQLite stores values of any type in any column
+        return [f"a row of it contains a value that Toolpost never writes: {error}"]
+
+
+def _find_problems(db: Database, key: LogKey, head: RunHead) -> list[str]:
+    rows = db.execute(_OF_HEAD, {"nr": head.nr}).fetchall()
+    segments = [(segment, segment.unpack()) for segment in (Segment(*row[:-3]) for row in rows)]
+    events = [event for _, unpacked in segments for event in unpacked]
+    problems = key.find_breaks(segments, head.chain_start, last_seq=head.seq, mac=head.mac)
+    if not problems:
+        problems += [
+            f"the columns that filters use for event {segment.seq} were changed"
+            for (segment, unpacked), row in zip(segments, rows, strict=True)
+            if unpacked
+            and tuple(row[-3:])
+            != (join_codes(tuple(map(int, (one.code for one in unpacked)))), unpacked[0].at, unpacked[-1].at)
+        ]
+    if not problems and not head.agrees_with(events):
+        problems.append(CHANGED_RECORD)
+    values = {"run_id": head.run_id, "tenant": head.tenant}
+    questions = db.execute(_QUESTIONS, values).fetchall()
+    journal = {call_id for (call_id,) in db.execute(_JOURNAL, values)}
+    problems += find_second_answers(events)
+    problems += _find_missing_rows(events, {id_ for id_, *_ in questions}, journal)
+    return problems + list(_changed_questions(key, questions))
+
+
+def _find_missing_rows(
+    events: Iterable[StoredEvent], questions: Container[str], journal: Container[str]
+) -> Iterator[str]:
+    """Report rows of pending actions and journal entries that events mention and that are gone.
+
+    Rows are written before the events that mention them. They are deleted together with the events (pruning), or
+    together with the facts of the events (erasing a user).
+    """
+    asked: dict[str, int] = {}
+    recorded: dict[str, int] = {}
+    for event in events:
+        if event.code in ASKED:
+            asked[event.payload.get("pending_id", "")] = event.seq
+            recorded.pop(event.call_id, None)  # a call that pauses removes its intent
+        elif event.code in _ENDED and event.payload.get(JOURNALED) is True:
+            recorded[event.call_id] = event.seq
+    for question, seq in asked.items():
+        if question and question not in questions:
+            yield f"question {question!r} was removed, although event {seq} reports that it was created"
+    for call_id, seq in recorded.items():
+        if call_id not in journal:
+            yield f"the journal entry of call {call_id!r} was removed, although event {seq} reports that it was written"
+
+
+def _changed_questions(key: LogKey, rows: Iterable[tuple[Any, ...]]) -> Iterator[str]:
+    for *status, mac in rows:
+        if mac != status_mac(key, tuple(status)):
+            yield f"question {status[0]!r} was changed: its status, or the user who answered it"
+
+
+def _find_changed_rows(
+    db: Database, key: LogKey, cipher: RowCipher, *, tenant: str | None, run_id: str | None = None
+) -> Iterator[str]:
+    """Report rows that were changed or added without the key; with a run, only its journal entries."""
+    for column in CALL_RECORDS:
+        if run_id is None or "run_id" in column.named_by:
+            yield from _changed_records(db, cipher, column, {"tenant": tenant, "run_id": run_id})
+    if run_id is None:
+        revoked = _revoked_keys(db)
+        sql = f"{_CALLER_KEYS}{where(tenant=tenant)} ORDER BY created_at, id"
+        for row in db.execute(sql, {"tenant": tenant}):
+            problem = describe_problem(key, row, revoked)
+            if problem is not None:
+                yield problem
+
+
+def _revoked_keys(db: Database) -> set[str]:
+    """Return the IDs of revoked keys, as far as the log still contains their events."""
+    found = set[str]()
+    for (events,) in db.execute(_KEY_EVENTS, {"run_id": CALLER_KEY_RUN}):
+        try:
+            entries = json.loads(events)
+            found |= {facts["key_id"] for code, _, facts in entries if code == EventCode.CALLER_KEY_REVOKED}
+        except (ValueError, TypeError, KeyError):  # damaged, which the check of its run reports
+            continue
+    return found
+
+
+def _changed_records(db: Database, cipher: RowCipher, column: EncryptedColumn, values: dict[str, Any]) -> Iterator[str]:
+    cell = column.column
+    conditions = where(**values)
+    sql = f"SELECT {cell}, call_id, {column.names} FROM {column.table} WHERE {cell} IS NOT NULL{conditions}"  # noqa: S608
+    for body, call_id, *named in db.execute(sql, values):
+        if not column.opens(cipher, body, tuple(named)):
+            yield column.describe_change(call_id, tuple(named))
