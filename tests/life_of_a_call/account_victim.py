@@ -129,7 +129,12 @@ def _name(item: Item) -> str:
         return f"event {item.code.name}"
     if not isinstance(item, Job):
         return ""
-    work = getattr(item.work, "func", item.work)
+    work: Any = item.work
+    if getattr(work, "__qualname__", "").startswith(
+        "SharedSQLite.write"
+    ):  # a function of a part that all databases share
+        (work,) = (cell.cell_contents for cell in work.__closure__ if callable(cell.cell_contents))
+    work = getattr(work, "func", work)
     name = work.__qualname__.partition(".<locals>")[0]
     if name != "SQLPendingStore._change":
         return name

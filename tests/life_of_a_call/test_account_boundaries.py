@@ -14,7 +14,7 @@ from tests.life_of_a_call.account_trials import Case, Nursery, boundaries, kille
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.programs, pytest.mark.slow]
 
-CONSENT = "after SQLiteTokenRows.put 5"  # the tokens are kept; whatever comes before is the same for every tool
+CONSENT = "after SQLTokenRows.put 5"  # the tokens are kept; whatever comes before is the same for every tool
 INTENT, RESULT = "after SQLiteJournal.begin 1", "before SQLiteJournal.finish 1"
 
 

@@ -3,6 +3,7 @@
 import itertools
 
 import psycopg
+from psycopg.sql import SQL, Identifier
 
 from tests.postgres.server import PostgreSQL
 from toolpost.stores.postgres.database import Database, migrate
@@ -23,11 +24,12 @@ def new_database(server: PostgreSQL, *, migrated: bool = True) -> str:
                 migrate(template, database.place)
             _made.add(server)
         template_name = _TEMPLATE if migrated else "template0"
-        connection.execute(f"CREATE DATABASE {name} TEMPLATE {template_name}")
+        copy = SQL("CREATE DATABASE {} TEMPLATE {}")
+        connection.execute(copy.format(Identifier(name), Identifier(template_name)))
     return server.url(database=name)
 
 
 def drop_database(server: PostgreSQL, url: str) -> None:
     name = url.partition("?")[0].rpartition("/")[2]
     with psycopg.connect(server.url(), autocommit=True) as connection:
-        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+        connection.execute(SQL("DROP DATABASE {} WITH (FORCE)").format(Identifier(name)))

@@ -9,7 +9,7 @@ from toolpost import Completed, Paused, Toolbox, tool
 from toolpost.catalog.entry import Entry
 from toolpost.runtime import results
 from toolpost.runtime.tool_runtime import ToolRuntime
-from toolpost.stores.sqlite.pending import SQLitePendingStore
+from toolpost.stores.sql.pending import SQLPendingStore
 
 
 @tool(side_effects="write", destructive=True)
@@ -44,7 +44,7 @@ async def test_an_approval_reads_the_question_and_checks_its_arguments_once(
     async with Toolbox(tools=[delete], settings={"data_dir": tmp_path}) as box:
         paused = await box.call("delete", {"path": "a"})
         assert isinstance(paused, Paused)
-        read, checked = count(monkeypatch, SQLitePendingStore, "get"), count(monkeypatch, Entry, "fit")
+        read, checked = count(monkeypatch, SQLPendingStore, "get"), count(monkeypatch, Entry, "fit")
         assert isinstance(await box.approve(paused.pending_id, by="local:boss"), Completed)
     assert (read, checked) == (["get"], ["fit"])
 

@@ -63,7 +63,11 @@ async def test_a_database_in_memory_leaves_the_data_folder_to_files(tmp_path: Pa
 @pytest.mark.parametrize(
     ("database", "folder", "said"),
     [
-        ("postgres://ann:s3cret@db/x", "data", "there is no store 'postgres'; there are: memory, sqlite"),
+        (
+            "mysql://ann:s3cret@db/x",
+            "data",
+            "there is no store 'mysql'; there are: memory, postgres, postgresql, sqlite",
+        ),
         ("sqlite:///elsewhere.db", "data", "takes no address"),
         ("sqlite", None, "needs a data folder"),
     ],

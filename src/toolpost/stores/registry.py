@@ -16,8 +16,21 @@ from toolpost.stores.threads import DAEMON_THREADS, StoreThreads
 STORES_GROUP = "toolpost.stores"  # the entry points of plug-ins, named as the schemes of their URLs
 BUILT_IN = {
     "memory": "toolpost.stores.memory.store:MemoryBackend",
+    "postgres": "toolpost.stores.postgres.store:PostgresBackend",
+    "postgresql": "toolpost.stores.postgres.store:PostgresBackend",
     "sqlite": "toolpost.stores.sqlite.store:SQLiteBackend",
 }
+
+
+class _Extra(NamedTuple):
+    """The extra of toolpost that a database needs, and the package that it brings."""
+
+    name: str
+    package: str
+
+
+_POSTGRES = _Extra("postgres", "psycopg")
+_EXTRAS: dict[str, _Extra] = {"postgres": _POSTGRES, "postgresql": _POSTGRES}
 
 
 class StoreOptions(NamedTuple):
@@ -69,7 +82,14 @@ def find_backend(database: str) -> StoreBackend:
     name = database.partition(":")[0]
     if name in BUILT_IN:
         module, _, attribute = BUILT_IN[name].partition(":")
-        return cast("StoreBackend", getattr(import_module(module), attribute)())
+        try:
+            return cast("StoreBackend", getattr(import_module(module), attribute)())
+        except ModuleNotFoundError as error:
+            extra = _EXTRAS.get(name)
+            if extra is None or error.name != extra.package:
+                raise
+            install = f"pip install 'toolpost[{extra.name}]'"
+            raise ConfigError(f"database: {name} needs the package {extra.package}; run: {install}") from error
     plugged = {point.name: point for point in entry_points(group=STORES_GROUP)}
     if name not in plugged:
         # The name alone: a URL may contain a password.

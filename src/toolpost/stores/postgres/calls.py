@@ -179,14 +179,14 @@ class PostgresIdempotencyStore:
 
     def __init__(self, shared: PostgresContext) -> None:
         self._shared = shared
-        self._names = _Names[tuple[str, str, str]]()
+        self._names = _Names[tuple[Principal, str]]()
 
     async def reserve(self, principal: Principal, key: str, record: IdempotencyRecord) -> IdempotencyRecord | None:
         name = (*principal, key, record.call_id, record.tool_name, record.arguments_hash)
         while True:  # the holder may release the key between the two statements
             row = (*name, self._shared.clock.wall(), self._shared.owner_id)
             if await self._shared.writer.execute(_RESERVE, row):
-                self._names.remember((*principal, key), name)
+                self._names.remember((principal, key), name)
                 return None
             held = await self._shared.reader.query(lambda db: self._read(db, _HOLDER, (*principal, key)))
             if held is not None:
@@ -197,14 +197,14 @@ class PostgresIdempotencyStore:
         return None if held is None else self._record(principal, held[0][0], held[0][1:], is_alive=held[1])
 
     async def settle(self, principal: Principal, key: str, outcome: Mapping[str, Any]) -> None:
-        name = self._names.take((*principal, key)) or await self._read_name(principal, key)
+        name = self._names.take((principal, key)) or await self._read_name(principal, key)
         if name is not None:
             encrypted = self._shared.cipher.encrypt(dict(outcome), "keys", *name, "outcome")
             row = (encrypted, self._shared.clock.wall(), *principal, key, name[3])
             await self._shared.writer.execute(_SETTLE, row)
 
     async def release(self, principal: Principal, key: str, *, call_id: str = "") -> None:
-        self._names.take((*principal, key))
+        self._names.take((principal, key))
         await self._shared.writer.execute(_RELEASE, (*principal, key, call_id))
 
     def _read(self, db: Connection, sql: str, values: Name) -> tuple[tuple[Any, ...], bool] | None:

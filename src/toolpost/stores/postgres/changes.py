@@ -114,6 +114,8 @@ class Listener:
         try:
             db = self._connect()
             left_s = self._renew(db)
+            if self._stopping.is_set():  # the notification that would end the next wait may have come too early
+                return True
             for note in db.notifies(timeout=_HORIZON_POLL_S if self._awaited else left_s, stop_after=1):
                 self._receive(note.payload)
             self._await_horizon(db)

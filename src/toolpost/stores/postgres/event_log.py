@@ -267,7 +267,7 @@ def _find(db: Connection, conditions: str, values: dict[str, Any], *, newest: bo
         conditions += f" AND last_id < {HORIZON}"
         runs = None
         if values["tenant"] is not None:
-            of_tenant = [nr for (nr,) in db.execute(_OF_TENANT, values)]
+            of_tenant = [nr for (nr,) in db.execute(constant(_OF_TENANT), values)]
             runs = of_tenant if len(of_tenant) < _FEW else None
             conditions += " AND runs.tenant = %(tenant)s" if runs is None else ""
     # Without the zero, PostgreSQL may walk through the positions of all runs.
@@ -364,7 +364,7 @@ def _describe(db: Connection, run: RunSummary) -> RunDetails:
     segments = db.execute(_DETAILS, values).fetchall()
     events = [entry for call_id, _, text in segments for entry in read_facts(call_id, text)]
     if run.status not in FINISHED:
-        reports = db.execute(_LAST_PROGRESS, values)
+        reports = db.execute(constant(_LAST_PROGRESS), values)
         events += [one for call_id, text in reports for one in read_facts(call_id, text) if one.code == _PROGRESS]
     parent = db.execute(_PARENT, {**values, "parent": segments[0][1]}).fetchone() if segments else None
     return describe_run(run, events, parent_run=None if parent is None else parent[0])

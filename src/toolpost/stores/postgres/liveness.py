@@ -100,7 +100,7 @@ class Leases:
         self._renewed_at = at
 
     def alive(self, db: Connection, owner_id: str) -> bool:
-        return bool(self._living(db, [owner_id]))
+        return owner_id in self._living(db, [owner_id])
 
     def ended(self, db: Connection, owner_ids: Iterable[str]) -> list[str]:
         """Return the owners that have ended; from this transaction on, none of them can write."""

@@ -22,16 +22,23 @@ _NAME = re.compile(r"(?<!:):(\w+)")  # not that of a cast
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))"
 
 
-class PostgresDatabase:
-    """A connection of PostgreSQL, in a transaction of the writer or for queries."""
+class PostgresStatements:
+    """A connection of PostgreSQL that runs shared statements."""
 
-    def __init__(self, db: Connection, context: PostgresContext) -> None:
+    def __init__(self, db: Connection) -> None:
         self._db = db
-        self._context = context
 
     def execute(self, sql: str, values: Mapping[str, Any] = NO_VALUES) -> Cursor:
         """Run one shared statement."""
         return self._db.execute(_translate(sql), values)
+
+
+class PostgresDatabase(PostgresStatements):
+    """A connection in a transaction of the writer, or for queries."""
+
+    def __init__(self, db: Connection, context: PostgresContext) -> None:
+        super().__init__(db)
+        self._context = context
 
     def lock(self, name: str) -> None:
         """Wait until no other transaction has locked this name, and lock it until the end of this one."""

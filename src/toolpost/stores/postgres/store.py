@@ -2,25 +2,88 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import closing
 from functools import partial
-from typing import NamedTuple
+from pathlib import Path
+from typing import NamedTuple, Self
 
 import psycopg
 
 from toolpost.contracts.clock import SYSTEM_CLOCK, Clock
-from toolpost.contracts.storage import Cipher
+from toolpost.contracts.errors import ConfigError, StoreError
+from toolpost.contracts.ids import IdMaker
+from toolpost.contracts.limits import LimitStore
+from toolpost.contracts.principal import Principal
+from toolpost.contracts.storage import (
+    ArtifactStore,
+    CallerKeyStore,
+    CancelStore,
+    Cipher,
+    EventLog,
+    IdempotencyStore,
+    IdKind,
+    Journal,
+    MetricStore,
+    PendingStore,
+    Retention,
+    SessionStore,
+    Store,
+    TokenRows,
+    WebhookStore,
+)
 from toolpost.stores.changes import Changes
+from toolpost.stores.content_files import ContentFiles
+from toolpost.stores.durable_files import make_private_folder
 from toolpost.stores.encryption import RowCipher
+from toolpost.stores.memory.limits import MemoryLimits
+from toolpost.stores.postgres.calls import PostgresCancelStore, PostgresIdempotencyStore, PostgresJournal
 from toolpost.stores.postgres.changes import SLOW_POLL_S, Listener, read_states
 from toolpost.stores.postgres.context import PostgresContext
-from toolpost.stores.postgres.database import Connection, Database, Reader, migrate
+from toolpost.stores.postgres.database import (
+    MIGRATIONS,
+    Connection,
+    Database,
+    Reader,
+    constant,
+    migrate,
+    read_version,
+)
 from toolpost.stores.postgres.event_appender import EventAppender, open_ledger
+from toolpost.stores.postgres.event_log import PostgresEventLog, read_next_segments
 from toolpost.stores.postgres.key_rotation import check_key
 from toolpost.stores.postgres.liveness import LEASE_S, Leases
+from toolpost.stores.postgres.shared_statements import SharedPostgres
 from toolpost.stores.postgres.transactions import TransactionRunner
+from toolpost.stores.registry import StoreCheck, StoreOptions
+from toolpost.stores.sessions import EncryptedSessionStore
+from toolpost.stores.sql.artifacts import SQLArtifactStore
+from toolpost.stores.sql.caller_keys import SQLCallerKeys
+from toolpost.stores.sql.erasure import Forgetter
+from toolpost.stores.sql.key_rotation import KeyRotation
+from toolpost.stores.sql.metrics import SQLMetricStore
+from toolpost.stores.sql.pending import SQLPendingStore
+from toolpost.stores.sql.pruning import Pruner
+from toolpost.stores.sql.state import SQLStateTable
+from toolpost.stores.sql.tokens import SQLTokenRows
+from toolpost.stores.sql.webhooks import SQLWebhookStore
+from toolpost.stores.state import EncryptedStateStore
 from toolpost.stores.threads import DAEMON_THREADS, StoreThreads
 from toolpost.stores.topics import notify_events
 from toolpost.stores.writer import Writer
+
+ARTIFACTS = "artifacts"
+_IDS: dict[IdKind, str] = {
+    "pending": "SELECT id, tenant, created_at AS at FROM toolpost.pending",
+    "open_pending": "SELECT id, tenant, created_at AS at FROM toolpost.pending WHERE status = 'open'",
+    "run": "SELECT run_id AS id, tenant, started_at AS at FROM toolpost.runs",
+    "call": """
+        SELECT run_id AS id, tenant, started_at AS at FROM toolpost.runs
+        UNION SELECT root_call, tenant, started_at FROM toolpost.runs
+    """,
+    "artifact": "SELECT id, tenant, created_at AS at FROM toolpost.artifacts",
+    "caller_key": "SELECT id, tenant, created_at AS at FROM toolpost.caller_keys",
+}
 
 
 class OpenDatabase(NamedTuple):
@@ -38,6 +101,125 @@ class OpenDatabase(NamedTuple):
             self.shared.changes.close()
             await self.listener.finished()
             await self.shared.reader.close()
+
+
+class PostgresStore:
+    """The store of one Toolbox in a database; the contents of artifacts are files, in a folder that processes share."""
+
+    def __init__(self, database: OpenDatabase, cipher: Cipher, files: ContentFiles) -> None:
+        self._database = database
+        self._shared = shared = database.shared
+        self.events: EventLog = PostgresEventLog(shared)
+        self.journal: Journal = PostgresJournal(shared)
+        self.idempotency: IdempotencyStore = PostgresIdempotencyStore(shared)
+        self.cancels: CancelStore = PostgresCancelStore(shared)
+        common = SharedPostgres(shared)
+        self.pending: PendingStore = SQLPendingStore(common, shared.changes)
+        self.caller_keys: CallerKeyStore = SQLCallerKeys(common)
+        self.webhooks: WebhookStore = SQLWebhookStore(common)
+        self.metrics: MetricStore = SQLMetricStore(common, read_next_segments)
+        self.artifacts: ArtifactStore = SQLArtifactStore(common, files, IdMaker(shared.clock, secure=True))
+        self.tokens: TokenRows = SQLTokenRows(common)
+        self.limits: LimitStore = MemoryLimits(shared.owner_id, shared.clock.monotonic)
+        table = SQLStateTable(common)
+        self.sessions: SessionStore = EncryptedSessionStore(table, shared.cipher)
+        self.state = EncryptedStateStore(
+            table, shared.cipher, owner_id=lambda: shared.owner_id, is_alive=self._is_alive
+        )
+        self._pruner = Pruner(common, files)
+        self._forgetter = Forgetter(common, pruner=self._pruner, finish=lambda: None)
+        self._key_rotation = KeyRotation(common, cipher, files)
+
+    @property
+    def owner_id(self) -> str:
+        """The ID of this process, until it loses its lease."""
+        return self._shared.owner_id
+
+    async def _is_alive(self, owner_id: str) -> bool:
+        return await self._shared.reader.query(lambda db: self._shared.liveness.alive(db, owner_id))
+
+    async def find_ids(self, kind: IdKind, prefix: str, *, tenant: str | None = None, limit: int = 50) -> list[str]:
+        await self._shared.writer.flush()
+        return await self._shared.reader.query(lambda db: _find_ids(db, kind, prefix, tenant=tenant, limit=limit))
+
+    def mac(self, kind: str, message: bytes) -> bytes:
+        return self._shared.key.mac(kind, message)
+
+    async def prune(self, retention: Retention, *, now: float) -> dict[str, int]:
+        return await self._pruner.prune(retention, now=now)
+
+    async def forget(self, principal: Principal) -> dict[str, int]:
+        return await self._forgetter.forget(principal)
+
+    async def rotate_key(self, *, retire: bool = False) -> dict[str, int]:
+        await self._shared.writer.flush()
+        return await self._key_rotation.rotate(retire=retire)
+
+    async def close(self) -> None:
+        """Write the queue and close the database; StoreError reports the events that could not be written."""
+        await self._database.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+class PostgresBackend:
+    """Opens, reads and checks a PostgreSQL database."""
+
+    async def open(self, options: StoreOptions) -> Store:
+        folder = _folder(options)
+        cipher = options.make_cipher(folder)
+        return open_postgres_store(
+            options.database,
+            folder,
+            cipher=cipher,
+            clock=options.clock,
+            queue_limit=options.event_queue,
+            threads=options.threads,
+        )
+
+    def find_ids(self, options: StoreOptions, kind: IdKind, prefix: str, *, tenant: str, limit: int) -> list[str]:
+        try:
+            with closing(Database(options.database).connect("check")) as db:
+                return _find_ids(db, kind, prefix, tenant=tenant, limit=limit)
+        except (psycopg.Error, StoreError, ConfigError):
+            return []
+
+    def check(self, options: StoreOptions) -> Iterator[StoreCheck]:
+        database = Database(options.database)
+        try:
+            with closing(database.connect("check")) as db:
+                version = read_version(db)
+        except (psycopg.Error, StoreError) as error:
+            yield StoreCheck("broken", str(database.explain(error)))
+            return
+        newest = len(list(MIGRATIONS.glob("*.sql")))
+        if version > newest:
+            yield StoreCheck("broken", f"version {version}, newer than this toolpost knows ({newest}); upgrade it")
+        else:
+            yield StoreCheck("ok", f"version {version} of {newest}")
+
+
+def open_postgres_store(
+    url: str,
+    data_dir: Path,
+    *,
+    cipher: Cipher,
+    clock: Clock = SYSTEM_CLOCK,
+    queue_limit: int = 50_000,
+    threads: StoreThreads = DAEMON_THREADS,
+    lease_s: float = LEASE_S,
+) -> PostgresStore:
+    """Open the store in a database; StoreError contains the reason and the remedy.
+
+    If more than `queue_limit` events are queued, emitters have to drain. A process that does not renew its lease for
+    `lease_s` is taken for dead.
+    """
+    database = open_database(url, cipher=cipher, clock=clock, queue_limit=queue_limit, threads=threads, lease_s=lease_s)
+    return PostgresStore(database, cipher, ContentFiles(data_dir / ARTIFACTS, cipher))
 
 
 def open_database(
@@ -86,3 +268,31 @@ def _connect(database: Database, cipher: Cipher, clock: Clock, lease_s: float) -
         db.close()
         raise
     return db, leases
+
+
+def _folder(options: StoreOptions) -> Path:
+    if options.data_dir is None:
+        raise ConfigError(
+            "database: postgresql needs a data folder for the contents of artifacts, which all processes share; "
+            "set data_dir"
+        )
+    try:
+        make_private_folder(options.data_dir)
+    except OSError as exc:
+        raise StoreError(
+            f"data folder {str(options.data_dir)!r} cannot be made: {exc.strerror}; "
+            "give this user write permission or set data_dir to another folder",
+            cause=exc,
+        ) from exc
+    return options.data_dir
+
+
+def _find_ids(db: Connection, kind: IdKind, prefix: str, *, tenant: str | None, limit: int) -> list[str]:
+    """Return the IDs with a prefix, newest first."""
+    of_tenant = "AND tenant = %(tenant)s" if tenant is not None else ""
+    # A range uses the index of the IDs; a pattern does not.
+    sql = f"""
+        SELECT id FROM ({_IDS[kind]}) AS named WHERE id >= %(prefix)s AND id < %(prefix)s || chr(1114111)
+        {of_tenant} ORDER BY at DESC LIMIT %(limit)s
+    """  # noqa: S608 - constants
+    return [row[0] for row in db.execute(constant(sql), {"prefix": prefix, "tenant": tenant, "limit": limit})]

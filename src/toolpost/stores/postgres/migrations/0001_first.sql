@@ -64,11 +64,9 @@ CREATE TABLE runs (
 ) WITH (fillfactor = 80);
 CREATE INDEX runs_open ON runs (owner) WHERE open_calls > 0;
 CREATE INDEX runs_user ON runs (tenant, "user", nr);
--- For lists of runs, without notices of sources and of the catalog.
-CREATE INDEX runs_tenant ON runs (tenant, nr) WHERE root_call <> '';
-CREATE INDEX runs_tool ON runs (tenant, tool_name) WHERE root_call <> '';
-CREATE INDEX runs_started ON runs (tenant, started_at) WHERE root_call <> '';
-CREATE INDEX runs_status ON runs (tenant, status) WHERE root_call <> '';
+-- For filters of runs, without notices of sources and of the catalog.
+CREATE INDEX runs_filters ON runs (tenant, nr, tool_name, started_at) WHERE root_call <> '';
+CREATE INDEX runs_not_completed ON runs (tenant, status) WHERE root_call <> '' AND status <> 'completed';
 
 -- The runs of owners that have ended, and the key of the log: one row. Without a key, the log is new.
 CREATE TABLE ledger (
