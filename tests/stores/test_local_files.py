@@ -6,7 +6,7 @@ from tests.stores.data_folders.content import write_content
 from toolpost.stores.local_files import LOCAL_DATA
 
 PAGE = Path(__file__).parents[2] / "docs" / "deployment.md"
-OF_SQLITE = {"toolpost.db", "artifacts", "owners", "limits.db", "limits.lock"}
+OF_SQLITE = {"toolpost.db", "owners", "limits.db", "limits.lock"}
 
 
 async def test_a_data_folder_has_nothing_that_is_not_listed(tmp_path: Path) -> None:

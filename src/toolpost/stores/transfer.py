@@ -13,7 +13,11 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 from msgspec import Struct
 
 from toolpost.contracts.errors import ConfigError, StoreError
-from toolpost.stores.chain import LogKey
+from toolpost.contracts.storage import Cipher
+from toolpost.stores.chain import DIGEST_BYTES, LogKey
+from toolpost.stores.encrypted_columns import wrong_key
+from toolpost.stores.encryption import RowCipher
+from toolpost.stores.ledger import Ledger, read_log_key
 from toolpost.stores.registry import StoreBackend, StoreOptions, find_backend
 from toolpost.stores.sql.database import Statements
 
@@ -51,6 +55,22 @@ class LogState(Struct, frozen=True, kw_only=True):
     runs: int
     total: bytes
     is_intact: bool
+
+    @classmethod
+    def of(cls, key: bytes, ledger: Ledger) -> LogState:
+        """Return the state of a ledger."""
+        return cls(
+            key=key,
+            last_event=ledger.last_event,
+            last_run=ledger.last_run,
+            runs=ledger.runs,
+            total=ledger.total.to_bytes(DIGEST_BYTES, "big"),
+            is_intact=ledger.is_intact,
+        )
+
+    def fill(self, ledger: Ledger) -> None:
+        """Set the runs of a new ledger."""
+        ledger.runs, ledger.total, ledger.is_intact = self.runs, int.from_bytes(self.total, "big"), self.is_intact
 
 
 class Snapshot(Protocol):
@@ -151,14 +171,41 @@ def find_portable(options: StoreOptions) -> PortableBackend:
     raise ConfigError(f"database: {name} has nothing that could be migrated, backed up or moved")
 
 
+def open_log(key: bytes, cipher: Cipher, place: str) -> LogKey:
+    """Decrypt the key of a log; StoreError if the encryption key of the data is another."""
+    if not key:
+        raise StoreError(f"the database {place!r} was never used; it has nothing to copy")
+    log_key = read_log_key(key, RowCipher(cipher))
+    if log_key is None:
+        raise wrong_key(f"the data of {place!r}", cipher)
+    return log_key
+
+
+def refuse_version(version: int, newest: int, place: str) -> None:
+    """Raise StoreError for data of a version that is not known."""
+    if version > newest:
+        raise StoreError(
+            f"the data for {place!r} has version {version}, this toolpost knows versions up to {newest}; "
+            "upgrade toolpost (pip install --upgrade toolpost)"
+        )
+
+
+def refuse_users(living: int, place: str, advice: str) -> None:
+    """Raise StoreError if processes use a database."""
+    if living:
+        processes = "1 process uses" if living == 1 else f"{living} processes use"
+        raise StoreError(f"{processes} the database {place!r}; stop `toolpost up` and other programs {advice}")
+
+
+def refuse_rows(counts: Mapping[str, int], place: str, advice: str) -> None:
+    """Raise NotEmptyError if a database has rows, which are counted by table."""
+    if found := ", ".join(f"{count} of {table}" for table, count in counts.items() if count):
+        raise NotEmptyError(f"the database {place!r} is not empty: it contains {found}. {advice}")
+
+
 def copy_rows(source: Snapshot, target: EmptyStore) -> dict[str, int]:
     """Copy all rows; return their number by table. StoreError if the numbers differ."""
     return {table: target.insert(table, source.columns(table), source.rows(table)) for table in COPIED}
-
-
-def describe_rows(counts: Mapping[str, int]) -> str:
-    """Return the numbers of rows as text; empty without rows."""
-    return ", ".join(f"{count} of {table}" for table, count in counts.items() if count)
 
 
 def count_rows(source: Snapshot) -> dict[str, int]:

@@ -138,8 +138,8 @@ def roll_back(db: Connection) -> None:
         db.rollback()
 
 
-def migrate(db: Connection, place: str, folder: Path = MIGRATIONS) -> None:
-    """Apply the missing migrations, each in a transaction with its row in `migrations`.
+def migrate(db: Connection, place: str, folder: Path = MIGRATIONS, *, upto: int | None = None) -> None:
+    """Apply the missing migrations, or those up to a number, each in a transaction with its row in `migrations`.
 
     Of several processes one migrates, and the others wait for it.
     """
@@ -151,7 +151,7 @@ def migrate(db: Connection, place: str, folder: Path = MIGRATIONS) -> None:
             f"database {place!r} has version {version}, this toolpost knows versions up to {newest}; "
             "upgrade toolpost (pip install --upgrade toolpost) or name another database"
         )
-    for file in files[version:]:
+    for file in files[version:upto]:
         _apply(db, file)
 
 

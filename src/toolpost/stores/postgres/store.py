@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -33,21 +33,21 @@ from toolpost.contracts.storage import (
     WebhookStore,
 )
 from toolpost.stores.changes import Changes
-from toolpost.stores.content_files import ContentFiles
+from toolpost.stores.content_files import ARTIFACTS, ContentFiles
 from toolpost.stores.durable_files import make_private_folder
 from toolpost.stores.encryption import RowCipher
 from toolpost.stores.memory.limits import MemoryLimits
+from toolpost.stores.postgres import transfer
 from toolpost.stores.postgres.calls import PostgresCancelStore, PostgresIdempotencyStore, PostgresJournal
 from toolpost.stores.postgres.changes import SLOW_POLL_S, Listener, read_states
+from toolpost.stores.postgres.checks import check_database
 from toolpost.stores.postgres.context import PostgresContext
 from toolpost.stores.postgres.database import (
-    MIGRATIONS,
     Connection,
     Database,
     Reader,
     constant,
     migrate,
-    read_version,
 )
 from toolpost.stores.postgres.event_appender import EventAppender, open_ledger
 from toolpost.stores.postgres.event_log import PostgresEventLog, read_next_segments
@@ -70,9 +70,9 @@ from toolpost.stores.sql.webhooks import SQLWebhookStore
 from toolpost.stores.state import EncryptedStateStore
 from toolpost.stores.threads import DAEMON_THREADS, StoreThreads
 from toolpost.stores.topics import notify_events
+from toolpost.stores.transfer import EmptyStore, LockedSnapshot, Migration, Snapshot
 from toolpost.stores.writer import Writer
 
-ARTIFACTS = "artifacts"
 _IDS: dict[IdKind, str] = {
     "pending": "SELECT id, tenant, created_at AS at FROM toolpost.pending",
     "open_pending": "SELECT id, tenant, created_at AS at FROM toolpost.pending WHERE status = 'open'",
@@ -189,18 +189,25 @@ class PostgresBackend:
             return []
 
     def check(self, options: StoreOptions) -> Iterator[StoreCheck]:
-        database = Database(options.database)
-        try:
-            with closing(database.connect("check")) as db:
-                version = read_version(db)
-        except (psycopg.Error, StoreError) as error:
-            yield StoreCheck("broken", str(database.explain(error)))
-            return
-        newest = len(list(MIGRATIONS.glob("*.sql")))
-        if version > newest:
-            yield StoreCheck("broken", f"version {version}, newer than this toolpost knows ({newest}); upgrade it")
-        else:
-            yield StoreCheck("ok", f"version {version} of {newest}")
+        return check_database(Database(options.database), options.make_cipher, _folder(options))
+
+    def describe(self, options: StoreOptions) -> str:
+        return Database(options.database).place
+
+    def migrate(self, options: StoreOptions) -> Migration:
+        return transfer.migrate_database(Database(options.database))
+
+    def snapshot(self, options: StoreOptions) -> AbstractContextManager[Snapshot]:
+        return transfer.snapshot(Database(options.database), options.make_cipher(_folder(options)))
+
+    def lock(self, options: StoreOptions) -> AbstractContextManager[LockedSnapshot]:
+        return transfer.lock(Database(options.database), options.make_cipher(_folder(options)))
+
+    def fill(self, options: StoreOptions, *, schema: int) -> AbstractContextManager[EmptyStore]:
+        return transfer.fill(Database(options.database), options.make_cipher(_folder(options)), schema=schema)
+
+    def clear(self, options: StoreOptions) -> None:
+        transfer.clear(Database(options.database))
 
 
 def open_postgres_store(
@@ -258,6 +265,7 @@ def _connect(database: Database, cipher: Cipher, clock: Clock, lease_s: float) -
     db = database.connect("writer")
     try:
         migrate(db, database.place)
+        transfer.refuse_moved(db, database.place)
         check_key(db, cipher, database.place)
         leases = Leases(open_ledger(db, RowCipher(cipher)), clock=clock, lease_s=lease_s)
         leases.register(db)

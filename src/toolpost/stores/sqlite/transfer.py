@@ -12,11 +12,9 @@ from typing import Any
 
 from toolpost.contracts.errors import StoreError
 from toolpost.contracts.storage import Cipher
-from toolpost.stores.chain import DIGEST_BYTES, LogKey
+from toolpost.stores.chain import LogKey
 from toolpost.stores.durable_files import make_private_folder, sync_folder
-from toolpost.stores.encrypted_columns import wrong_key
-from toolpost.stores.encryption import RowCipher
-from toolpost.stores.ledger import Ledger, read_log_key
+from toolpost.stores.ledger import Ledger
 from toolpost.stores.sqlite.database import (
     DATABASE,
     MIGRATIONS,
@@ -38,8 +36,10 @@ from toolpost.stores.transfer import (
     ROWS_OF_USERS,
     LogState,
     Migration,
-    NotEmptyError,
-    describe_rows,
+    open_log,
+    refuse_rows,
+    refuse_users,
+    refuse_version,
 )
 
 _FILLING = "toolpost.db.filling"
@@ -68,21 +68,9 @@ class SQLiteSnapshot:
 
     def _read_log(self, cipher: Cipher, path: Path) -> LogState:
         (key,) = self._db.execute("SELECT key FROM ledger").fetchone() or (b"",)
-        if not key:
-            raise StoreError(f"the database {str(path)!r} was never used; it has nothing to copy")
-        log_key = read_log_key(key, RowCipher(cipher))
-        if log_key is None:
-            raise wrong_key(f"the data at {str(path)!r}", cipher)
-        ledger = Ledger(log_key)
+        ledger = Ledger(open_log(key, cipher, str(path)))
         load_ledger(self._db, ledger)
-        return LogState(
-            key=key,
-            last_event=ledger.last_event,
-            last_run=ledger.last_run,
-            runs=ledger.runs,
-            total=ledger.total.to_bytes(DIGEST_BYTES, "big"),
-            is_intact=ledger.is_intact,
-        )
+        return LogState.of(key, ledger)
 
 
 class LockedSQLite(SQLiteSnapshot):
@@ -120,12 +108,10 @@ class EmptySQLite:
 
     def write_log(self, log: LogState, *, position: int) -> LogKey:
         """Write the ledger; events that are written later get positions above `position`. Return the key of the log."""
-        key = read_log_key(log.key, RowCipher(self._cipher))
-        if key is None:
-            raise wrong_key(f"the data for {str(self._path)!r}", self._cipher)
+        key = open_log(log.key, self._cipher, str(self._path))
         ledger = Ledger(key)
-        ledger.last_event, ledger.last_run, ledger.runs = max(log.last_event, position), log.last_run, log.runs
-        ledger.total, ledger.is_intact = int.from_bytes(log.total, "big"), log.is_intact
+        ledger.last_event, ledger.last_run = max(log.last_event, position), log.last_run
+        log.fill(ledger)
         self._db.execute("UPDATE ledger SET key = ?", (log.key,))
         save_ledger(self._db, ledger)
         return key
@@ -217,10 +203,7 @@ def _existing(folder: Path) -> Path:
 
 
 def _refuse_users(folder: Path, path: Path) -> None:
-    living = count_living(folder / OWNERS)
-    if living:
-        processes = "1 process uses" if living == 1 else f"{living} processes use"
-        raise StoreError(f"{processes} the database {str(path)!r}; stop `toolpost up` and other programs on the folder")
+    refuse_users(count_living(folder / OWNERS), str(path), "on the folder")
 
 
 def _refuse_data(path: Path) -> None:
@@ -232,11 +215,8 @@ def _refuse_data(path: Path) -> None:
             return
         refuse_moved(db, path)
         counts = {table: db.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in ROWS_OF_USERS}  # noqa: S608
-    if found := describe_rows(counts):
-        raise NotEmptyError(
-            f"the database {str(path)!r} is not empty: it contains {found}. Name another data_dir, "
-            f"or move this file away: mv {quote(str(path))} {quote(str(path))}.old"
-        )
+    advice = f"Name another data_dir, or move this file away: mv {quote(str(path))} {quote(str(path))}.old"
+    refuse_rows(counts, str(path), advice)
 
 
 def _check_version(db: sqlite3.Connection, path: Path) -> None:
@@ -245,12 +225,7 @@ def _check_version(db: sqlite3.Connection, path: Path) -> None:
 
 
 def _refuse_version(version: int, path: Path) -> None:
-    newest = len(list(MIGRATIONS.glob("*.sql")))
-    if version > newest:
-        raise StoreError(
-            f"the data for {str(path)!r} has version {version}, this toolpost knows versions up to {newest}; "
-            "upgrade toolpost (pip install --upgrade toolpost)"
-        )
+    refuse_version(version, len(list(MIGRATIONS.glob("*.sql"))), str(path))
 
 
 @contextmanager
