@@ -163,6 +163,10 @@ class Verdict:
             return self._question(preview, "What it would change has changed since it was approved. ")
         return self._question(preview)
 
+    def ask(self, preview: CallPreview | None = None) -> Question:
+        """Return the question that a call without an answer pauses with."""
+        return self.question or self._question(preview)
+
     def _question(self, preview: CallPreview | None, before: str = "") -> Question:
         shown = preview or _NO_PREVIEW
         why = shown.reason if shown.reason and self.reason == _MARKED else self.reason

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from toolpost.contracts.calls import RequestedCall
 from toolpost.contracts.errors import ToolValidationError
-from toolpost.contracts.questions import Question
 from toolpost.runtime.attempt import Attempt
 from toolpost.runtime.event_emitter import snapshot_arguments
 from toolpost.runtime.failures import failure_of
-from toolpost.runtime.pauses import describe_call
+from toolpost.runtime.pauses import describe_call, with_answerers
 from toolpost.runtime.tool_context import build_context
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.clock import Clock
     from toolpost.contracts.ids import IdMaker
     from toolpost.contracts.principal import Principal
-    from toolpost.contracts.questions import CallPreview
+    from toolpost.contracts.questions import CallPreview, Question
     from toolpost.policy.rules import Verdict
     from toolpost.runtime.tool_context import RouterServices
     from toolpost.runtime.tool_runtime import ToolRuntime, ToolRuntimes
@@ -31,9 +30,10 @@ LONGEST_PREVIEW_S = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """The verdict about a call, the problems of its arguments, and its redacted description for an approver.
+    """The verdict about a call, the problems of its arguments, and the question for its approver, redacted.
 
-    `destructive` is that of the tool's preview, if it decides.
+    `destructive` is that of the tool's preview, if it decides. The question describes the call even if the verdict is
+    to allow it.
     """
 
     verdict: Verdict
@@ -80,7 +80,7 @@ class Explainer:
             verdict = runtime.verdicts[destructive]
         if verdict.action == "deny":
             return Explanation(verdict=verdict, destructive=destructive)
-        asked = Question(kind="approval", prompt="", payload={} if preview is None else preview.to_payload())
+        asked = with_answerers(verdict.ask(preview), verdict.approvals)
         question = describe_call(asked, runtime.called, request.arguments, redactor)
         return Explanation(verdict=verdict, destructive=destructive, question=question)
 

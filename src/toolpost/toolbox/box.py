@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 
 from msgspec.structs import asdict, replace
 
 from toolpost.contracts.clock import SYSTEM_CLOCK, Clock
-from toolpost.contracts.errors import ConfigError
+from toolpost.contracts.errors import ConfigError, ToolError
 from toolpost.contracts.events import EventCode, EventFilter, RunFilter, RunSummary, StoredEvent
 from toolpost.contracts.ids import writable
 from toolpost.contracts.principal import Principal, PrincipalCache
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.chat import ChatModel
     from toolpost.contracts.context import ToolContext
     from toolpost.contracts.outcomes import Outcome
-    from toolpost.contracts.questions import Decision, OnPending
+    from toolpost.contracts.questions import Decision, OnPending, Question
     from toolpost.contracts.sources import CredentialProvider
     from toolpost.contracts.spec import CustomTool, Tool, ToolSpec
     from toolpost.contracts.storage import EventSink, Store
@@ -346,6 +346,29 @@ class Toolbox:
             context=context,
             session=session,
         )
+
+    async def would_ask(
+        self, name: str, arguments: Mapping[str, Any] | str | None = None, *, user: str | None = None
+    ) -> Question | None:
+        """Return the approval question that a call would pause with; None if it would run, or fail, without one.
+
+        Nothing runs and nothing is stored. A call that requires no approval may still pause when it runs, for a sign-in
+        or for a question of the tool.
+        """
+        from toolpost.runtime.arguments import read_arguments  # noqa: PLC0415
+
+        given: Any = read_arguments(arguments) if isinstance(arguments, str) else arguments
+        values: Any = {} if given is None else given
+        if not isinstance(values, Mapping):
+            return None
+        try:
+            await self.wait_for_tool(name)
+            explained = await self.router.explainer.explain(
+                name, cast("Mapping[str, Any]", values), principal=self._principals[user]
+            )
+        except ToolError:  # the call fails with it
+            return None
+        return explained.question if explained.verdict.action == "ask" else None
 
     async def call_many(
         self,
