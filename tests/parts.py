@@ -55,6 +55,11 @@ def python_of_a2a() -> Path:
     return found(".parts/a2a/bin/python")
 
 
+def python_of_openai_agents() -> Path:
+    """The interpreter beside the OpenAI Agents SDK."""
+    return found(".parts/openai_agents/bin/python")
+
+
 def python_of_llm() -> Path:
     """The interpreter beside a small language model and what runs it."""
     return found(".parts/llm/bin/python", "make test-llm")

@@ -97,7 +97,11 @@ NEEDED = {
     "wire/websockets": ["websocket"],
 }
 PART_OF = {"fastmcp-slim": "fastmcp", "pydantic_core": "pydantic"}  # required by the other one
-OF_THE_CALLER = {("adapters/langchain", "langgraph")}  # imported where a graph runs the tool, so it is there
+OF_THE_CALLER = {  # imported where the framework runs the tools, so it is there
+    ("adapters/langchain", "langgraph"),
+    ("adapters/openai_agents", "agents"),
+    ("adapters/pydantic_ai", "pydantic-ai-slim"),
+}
 
 
 def imported(path: Path) -> Iterator[set[str]]:
@@ -115,7 +119,7 @@ def imported(path: Path) -> Iterator[set[str]]:
         for name in names:
             top = name.partition(".")[0]
             if id(node) not in typing and top not in sys.stdlib_module_names and top != "toolpost":
-                yield names_of(PART_OF.get(one, one) for one in installed()[top])
+                yield names_of(PART_OF.get(one, one) for one in installed().get(top, [top]))
 
 
 def test_every_import_is_declared_by_the_core_or_by_the_extra_of_its_module() -> None:

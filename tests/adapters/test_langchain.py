@@ -146,7 +146,7 @@ async def test_a_pause_interrupts_the_graph_until_a_person_has_answered(box: Too
     await box.approve(asked["pending_id"], by="local:ann")
     state = await graph.ainvoke(Command(resume=True), thread)
 
-    assert (asked["tool"], asked["kind"]) == ("wipe", "approval")
+    assert (asked["name"], asked["type"]) == ("wipe", "tool_approval")
     assert approving_itself["__interrupt__"][0].value["pending_id"] == asked["pending_id"]
     assert 'wipe got {"disk": "sda"}' in results(state["messages"])[0].text
     assert state["messages"][-1].text == "wiped"
@@ -173,7 +173,7 @@ async def test_an_interrupt_names_all_questions_that_a_workflow_waits_with(box: 
     waiting = await graph.ainvoke({"messages": [HumanMessage("go")]}, {"configurable": {"thread_id": "1"}})
 
     asked = waiting["__interrupt__"][0].value
-    assert (asked["tool"], asked["arguments"]) == ("wipe all", {"disk": "sda"})
+    assert (asked["name"], asked["args"]) == ("wipe_all", {"disk": "sda"})
     assert [(one["tool_name"], one["arguments"]) for one in asked["others"]] == [("my.wipe", {"disk": "sdb"})]
     listed = await box.pending.list(by="local:ann")
     assert {one.id for one in listed} == {asked["pending_id"], asked["others"][0]["id"]}
@@ -237,5 +237,5 @@ async def test_code_that_blocks_calls_a_tool_from_another_thread(box: Toolbox) -
     greet, *_ = (await converter_in(box)).to_langchain_tools()
 
     assert "Ann" in await asyncio.to_thread(greet.invoke, {"name": "Ann"})
-    with pytest.raises(RuntimeError, match="greet runs on this event loop, which may not be blocked: use ainvoke"):
+    with pytest.raises(RuntimeError, match="must not be blocked: use the async interface"):
         greet.invoke({"name": "Ann"})

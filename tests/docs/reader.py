@@ -15,7 +15,8 @@ from functools import cache
 from pathlib import Path
 
 from tests import warm
-from tests.docs.blocks import Block, Command, commands
+from tests.docs.blocks import ROOT, Block, Command, commands
+from tests.parts import python_of_openai_agents
 from toolpost.configuration.loading import load_settings
 
 LOGIN = "ann"  # what `local:<login>` is in the documents
@@ -23,6 +24,7 @@ TIMEOUT_S = 100
 HERE = Path(sys.executable).parent
 TOOLPOST = 'exec {forked} {here}/toolpost "$@"'
 PYTHON = 'case "$1" in *.py) exec {forked} "$@" ;; *) exec {here}/python "$@" ;; esac'
+IN_OTHER_ENVIRONMENTS = {"agents": python_of_openai_agents}
 NOT_RUN = frozenset({"sh", "toml", "diff", "nginx"})
 
 _ID = r"\b(?:ask|art|call|run)_(?:call_)?[0-9a-f]+\b"
@@ -66,11 +68,25 @@ class Reader:
                 raise PageError(f"{block.place}: nobody checks a block of {other or 'no language'}")
 
     def _execute(self, block: Block) -> str:
+        for module, interpreter in IN_OTHER_ENVIRONMENTS.items():
+            if f"from {module} import" in block.text:
+                return self._execute_elsewhere(block, interpreter())
         printed = io.StringIO()
         code = compile("\n" * block.line + block.text, block.page, "exec")
         with contextlib.redirect_stdout(printed):
             exec(code, {"__name__": "__main__"})
         return printed.getvalue()
+
+    def _execute_elsewhere(self, block: Block, python: Path) -> str:
+        """Run a program that needs a framework with versions of its own."""
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+        command = [str(python), "-c", block.text]
+        done = subprocess.run(
+            command, cwd=self._folder, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+        )
+        if done.returncode:
+            raise PageError(f"{block.place}: the program left with {done.returncode}: {done.stderr[-4000:]}")
+        return done.stdout
 
     def _type(self, block: Block) -> None:
         last = 0

@@ -138,7 +138,7 @@ class ToolValues:
     ) -> None:
         self.box = box
         self.loop = asyncio.get_running_loop()
-        self._user = user
+        self.user = user
         self._servers = RowServers(lambda: box.sources.index.open_configs, servers, credentials, trust_rows=trust_rows)
         self._trusts_rows = trust_rows
         self._run_workflow = run_workflow
@@ -182,7 +182,7 @@ class ToolValues:
         self, tool_name: str, parameters: Mapping[str, Any], *, idempotency_key: str | None = None
     ) -> Awaitable[Outcome]:
         """Call a tool by its name in the catalog."""
-        return self.box.call(tool_name, parameters, user=self._user, idempotency_key=idempotency_key)
+        return self.box.call(tool_name, parameters, user=self.user, idempotency_key=idempotency_key)
 
     async def _execute_mcp_tool(self, tool: MCPTool, parameters: Mapping[str, Any]) -> str:
         """Call an MCP tool and return its result, or what went wrong, as the text of a message."""

@@ -226,6 +226,11 @@ class InFlightCalls:
     def __len__(self) -> int:
         return len(self._attempts)
 
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """The event loop of all calls; None if calls of any loop are possible."""
+        return self._loop
+
     def bind(self) -> None:
         """Raise an error for calls in other event loops from now on."""
         self._loop, self._thread = asyncio.get_running_loop(), get_ident()

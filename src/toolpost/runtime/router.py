@@ -537,6 +537,11 @@ class ToolRouter:
         """Return whether a tool of the catalog runs again from its start after a crash."""
         return self._registry.has(tool_name) and self._registry.find(tool_name).spec.resumes
 
+    def runs_once(self, tool_name: str) -> bool:
+        """Return whether repeating a call of a tool must not run it again: it has effects, or it may pause."""
+        runtime = self._runtimes.find(tool_name)
+        return runtime is None or runtime.journaled or runtime.may_pause
+
     def denies(self, tool_name: str) -> bool:
         """Return whether the policy denies every call of a tool of the catalog."""
         return self._runtimes.denies(tool_name)

@@ -86,7 +86,9 @@ class ToolRuntime:
         self.redact = redactor.for_tool(arguments=arguments, results=results)
         self._called: CalledTool | None = None
         self.journaled = entry.spec.has_effects
-        self.asks_midway = self.journaled and _may_ask_midway(entry)
+        asks_midway = _may_ask_midway(entry)
+        self.asks_midway = self.journaled and asks_midway
+        self.may_pause = asks_midway or verdict.action == "ask" or verdicts is not None or access.provider is not None
         self.cache_ttl_s = None if self.journaled else entry.spec.cache_ttl_s
         plain = self.spec.validate_inputs != "off" and entry.overlay is None
         self._is_valid = entry.input_validator.is_valid if plain else None

@@ -1,0 +1,127 @@
+"""What all adapters share: the tools of a Toolbox with their users, names and calls."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.adapters.frameworks.shelf import Shelf, toolbox
+from toolpost import Completed, Failed, Paused, Toolbox
+from toolpost.adapters.framework_tools import FrameworkTool, block_in_loop, framework_tools, listed_tools
+
+ANN, BOSS = "acme:ann", "acme:boss"
+
+
+@pytest.fixture
+def shelf() -> Shelf:
+    return Shelf()
+
+
+@pytest.fixture
+async def box(shelf: Shelf) -> AsyncIterator[Toolbox]:
+    async with toolbox(shelf) as box:
+        yield box
+
+
+async def one(box: Toolbox, name: str) -> FrameworkTool:
+    (tool,) = await framework_tools(box, user=ANN, only=[name])
+    return tool
+
+
+async def test_only_selects_tools_by_name_collection_and_pattern(box: Toolbox) -> None:
+    box.registry.define_collection("numbers", ["add"])
+
+    chosen = await framework_tools(box, only=["numbers", "wi*", "page"])
+
+    assert [tool.name for tool in chosen] == ["add", "wipe", "page"]
+
+
+async def test_the_user_is_read_from_the_context_of_each_call(box: Toolbox, shelf: Shelf) -> None:
+    (wipe,) = await framework_tools(box, user=lambda context: f"acme:{context}", only=["wipe"])
+
+    for user in ("ann", "bo"):
+        waiting = await wipe.call({"disk": "sda"}, call_id=user, context=user)
+        assert isinstance(waiting, Paused)
+        await box.approve(waiting.pending_id, by=BOSS)
+
+    assert shelf.wiped == [("sda", "acme:ann"), ("sda", "acme:bo")]
+
+
+async def test_a_repeated_call_has_the_outcome_of_the_first_and_another_thread_its_own(
+    box: Toolbox, shelf: Shelf
+) -> None:
+    wipe = await one(box, "wipe")
+    first = await wipe.call({"disk": "sda"}, call_id="c1", thread="a")
+    other = await wipe.call({"disk": "sda"}, call_id="c1", thread="b")
+    assert isinstance(first, Paused)
+    assert isinstance(other, Paused)
+    await box.approve(first.pending_id, by=BOSS)
+
+    repeated = await wipe.call({"disk": "sda"}, call_id="c1", thread="a")
+
+    assert isinstance(repeated, Completed)
+    assert first.pending_id != other.pending_id
+    assert len(shelf.wiped) == 1
+
+
+async def test_a_call_id_with_other_arguments_is_a_failure_and_runs_nothing(box: Toolbox, shelf: Shelf) -> None:
+    wipe = await one(box, "wipe")
+    await wipe.call({"disk": "sda"}, call_id="c1")
+
+    other = await wipe.call({"disk": "sdb"}, call_id="c1")
+
+    assert isinstance(other, Failed)
+    assert other.error.error_code == "key_mismatch"
+    assert shelf.wiped == []
+
+
+async def test_a_tool_that_disappeared_after_the_listing_is_a_failure_that_names_it(box: Toolbox) -> None:
+    add = await one(box, "add")
+    box.registry.unregister("add")
+
+    gone = await add.call({"a": 1, "b": 2}, call_id="c1")
+
+    assert isinstance(gone, Failed)
+    assert 'Tool "add" not found' in gone.error.message
+    assert await add.would_ask({"a": 1, "b": 2}) is None
+
+
+async def test_would_ask_is_the_question_of_the_call_under_the_names_of_the_model(box: Toolbox, shelf: Shelf) -> None:
+    wipe, add = await one(box, "wipe"), await one(box, "add")
+
+    asked = await wipe.would_ask('{"disk": "sda"}')
+    waiting = await wipe.call({"disk": "sda"}, call_id="c1")
+
+    assert isinstance(waiting, Paused)
+    assert asked == waiting.question
+    assert await add.would_ask({"a": 1, "b": 2}) is None
+    assert shelf.added == []
+
+
+async def test_progress_is_received_with_the_tool(box: Toolbox) -> None:
+    received: list[dict[str, object]] = []
+    page = await one(box, "page")
+
+    await page.call({}, call_id="c1", receive=received.append)
+
+    assert [(facts["tool"], facts["text"], facts["fraction"]) for facts in received] == [("page", "half of it", 0.5)]
+
+
+async def test_a_toolbox_whose_loop_has_ended_is_an_error(shelf: Shelf) -> None:
+    opened: list[Toolbox] = []
+
+    async def open_and_leave() -> None:
+        box = await toolbox(shelf).__aenter__()
+        opened.append(box)
+
+    await asyncio.to_thread(lambda: asyncio.run(open_and_leave()))
+    (add, *_) = listed_tools(opened[0])
+
+    with pytest.raises(RuntimeError, match="does not run any more"):
+        await add.call({"a": 1, "b": 2}, call_id=None)
+
+
+async def test_code_that_blocks_the_loop_of_the_toolbox_is_refused(box: Toolbox) -> None:
+    add = await one(box, "add")
+    with pytest.raises(RuntimeError, match="must not be blocked"):
+        block_in_loop(box, add.call({"a": 1, "b": 2}, call_id=None))
