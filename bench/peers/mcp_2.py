@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
-from agents.mcp import MCPServerStdio, MCPServerStreamableHttp  # type: ignore[import-not-found]
+from agents.mcp import MCPServerStdio, MCPServerStreamableHttp
 from fastmcp import Client
 from fastmcp.client.transports import StdioTransport
 from pydantic_ai import RunContext

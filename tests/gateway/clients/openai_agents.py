@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from agents.mcp import MCPServerStdio, MCPServerStreamableHttp  # type: ignore[import-not-found]
+from agents.mcp import MCPServerStdio, MCPServerStreamableHttp
 
 from tests.gateway.clients.told import say, told
 
