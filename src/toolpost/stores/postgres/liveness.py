@@ -48,14 +48,22 @@ class Leases:
     """The lease of this process, and those of others.
 
     A lease that has ended is given up by another process, in the transaction that adopts the first records of the
-    owner. Until then the owner may still renew it, such as after a restart of the server. Who has not held a lease of
-    its own for as long as a lease lasts does not judge others: after an outage all leases have ended.
+    owner. Until then the owner may still renew it, such as after a restart of the server. A process gives up others
+    only after it has held a lease for `probation_s` without a gap: after an outage all leases have ended.
 
     The runs of an owner that has ended are added to the row of `ledger`, which also counts the rows of owners.
     """
 
-    def __init__(self, ledger: Ledger, *, clock: Clock = SYSTEM_CLOCK, lease_s: float = LEASE_S) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        lease_s: float = LEASE_S,
+        probation_s: float | None = None,
+    ) -> None:
         self.lease_s = lease_s
+        self._probation_s = lease_s if probation_s is None else probation_s
         self.own: Ledger = ledger
         self._clock = clock
         self._owner = Owner("", 0)
@@ -134,7 +142,7 @@ class Leases:
         return living | {self.owner_id}
 
     def _bury_lapsed(self, db: Connection) -> None:
-        if self._clock.monotonic() - self._steady_since < self.lease_s:
+        if self._clock.monotonic() - self._steady_since < self._probation_s:
             return
         lapsed = db.execute(_LAPSED, (self.owner_id,)).fetchall()
         if not lapsed:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing
 from functools import partial
 from pathlib import Path
@@ -36,6 +36,7 @@ from toolpost.stores.changes import Changes
 from toolpost.stores.content_files import ARTIFACTS, ContentFiles
 from toolpost.stores.durable_files import make_private_folder
 from toolpost.stores.encryption import RowCipher
+from toolpost.stores.ledger import Ledger
 from toolpost.stores.memory.limits import MemoryLimits
 from toolpost.stores.postgres import transfer
 from toolpost.stores.postgres.calls import PostgresCancelStore, PostgresIdempotencyStore, PostgresJournal
@@ -219,13 +220,22 @@ def open_postgres_store(
     queue_limit: int = 50_000,
     threads: StoreThreads = DAEMON_THREADS,
     lease_s: float = LEASE_S,
+    probation_s: float | None = None,
 ) -> PostgresStore:
     """Open the store in a database; StoreError contains the reason and the remedy.
 
     If more than `queue_limit` events are queued, emitters have to drain. A process that does not renew its lease for
-    `lease_s` is taken for dead.
+    `lease_s` is taken for dead, by processes that have held a lease for `probation_s` (None: `lease_s`).
     """
-    database = open_database(url, cipher=cipher, clock=clock, queue_limit=queue_limit, threads=threads, lease_s=lease_s)
+    database = open_database(
+        url,
+        cipher=cipher,
+        clock=clock,
+        queue_limit=queue_limit,
+        threads=threads,
+        lease_s=lease_s,
+        probation_s=probation_s,
+    )
     return PostgresStore(database, cipher, ContentFiles(data_dir / ARTIFACTS, cipher))
 
 
@@ -237,10 +247,11 @@ def open_database(
     queue_limit: int = 50_000,
     threads: StoreThreads = DAEMON_THREADS,
     lease_s: float = LEASE_S,
+    probation_s: float | None = None,
 ) -> OpenDatabase:
     """Connect to a database, migrate it, and register this process; StoreError contains the reason and the remedy."""
     database, rows = Database(url), RowCipher(cipher)
-    db, leases = _connect(database, cipher, clock, lease_s)
+    db, leases = _connect(database, cipher, partial(Leases, clock=clock, lease_s=lease_s, probation_s=probation_s))
     appender = EventAppender(leases)
     reader = Reader(database)
     changes = Changes(lambda topics: reader.query(lambda db: read_states(db, topics)), _unknown, poll_s=SLOW_POLL_S)
@@ -261,13 +272,13 @@ async def _unknown() -> object:
     return object()
 
 
-def _connect(database: Database, cipher: Cipher, clock: Clock, lease_s: float) -> tuple[Connection, Leases]:
+def _connect(database: Database, cipher: Cipher, make_leases: Callable[[Ledger], Leases]) -> tuple[Connection, Leases]:
     db = database.connect("writer")
     try:
         migrate(db, database.place)
         transfer.refuse_moved(db, database.place)
         check_key(db, cipher, database.place)
-        leases = Leases(open_ledger(db, RowCipher(cipher)), clock=clock, lease_s=lease_s)
+        leases = make_leases(open_ledger(db, RowCipher(cipher)))
         leases.register(db)
     except psycopg.Error as error:
         db.close()

@@ -38,6 +38,14 @@ _CONFLICTS = (RunChangedError, errors.DeadlockDetected, errors.SerializationFail
 _CONFLICTS_OF_EVENTS = (*_CONFLICTS, errors.UniqueViolation)  # another process began the same run
 
 
+class _ConnectionLostError(Exception):
+    """The connection ended during a transaction, which was not committed."""
+
+    def __init__(self, error: psycopg.Error) -> None:
+        super().__init__()
+        self.error = error
+
+
 class _Doubt(NamedTuple):
     """A transaction whose commit was sent and not confirmed: its owner, number, and how many events it contains."""
 
@@ -101,9 +109,9 @@ class TransactionRunner:
                 how = how._replace(is_locking=True)
             except LeaseLostError:
                 self._register_again()
-            except psycopg.OperationalError:
-                if self._db is not None and not is_lost(self._db):
-                    raise
+            except _ConnectionLostError as error:
+                if self._clock.monotonic() > deadline:
+                    raise self.explain(error.error) from error.error
             except FAULTS:
                 if how.is_careful:
                     raise
@@ -116,10 +124,11 @@ class TransactionRunner:
         return describe_fault(cause)
 
     def close(self) -> None:
+        with suppress(psycopg.Error, StoreError):  # the lease ends by itself
+            db = self._connect(deadline=0.0)
+            self._leases.release(db)
+            publish_end(db, self._leases.owner_id)
         if self._db is not None:
-            with suppress(psycopg.Error):  # the lease ends by itself
-                self._leases.release(self._db)
-                publish_end(self._db, self._leases.owner_id)
             self._db.close()
 
     def _attempt(self, db: Connection, batch: Sequence[Item], how: _Attempt) -> list[JobResult]:
@@ -128,6 +137,12 @@ class TransactionRunner:
             results = _Batch(self._database, self._appender, db, is_careful=how.is_careful).run(batch)
             self._before_commit()
             self._commit(db, batch)
+        except psycopg.Error as error:
+            self._appender.forget()
+            roll_back(db)
+            if is_lost(db):
+                raise _ConnectionLostError(error) from error
+            raise
         except BaseException:
             self._appender.forget()
             roll_back(db)
@@ -139,7 +154,7 @@ class TransactionRunner:
         owner_id, number = self._appender.batch
         try:
             db.execute("COMMIT")
-        except psycopg.OperationalError as error:
+        except psycopg.Error as error:
             if not is_lost(db):
                 raise
             self._doubt = _Doubt(owner_id, number, sum(isinstance(item, RunEvent) for item in batch))

@@ -39,7 +39,13 @@ class Statements(Protocol):
 
 
 class Database(Statements, Protocol):
-    """A connection in a transaction of the writer, or for queries."""
+    """A connection in a transaction of the writer, or for queries.
+
+    Records that a process works on name it as their owner. On one machine an owner holds a file lock: the kernel
+    releases it when the process ends, and never before. Between machines nothing reports the end of a process, so an
+    owner has a lease that it renews: a process that was stopped for longer has lost its lease, and with it the right to
+    write.
+    """
 
     def lock(self, name: str) -> None:
         """Wait until no other transaction has locked this name, and lock it until the end of this one."""
