@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from sqlite3 import connect
+from sqlite3 import IntegrityError, connect
 from typing import Any
 
 import psycopg
@@ -88,9 +88,12 @@ async def test_the_old_database_refuses_to_open_and_names_the_new_one(sqlite: Ke
             pass
     with pytest.raises(StoreError, match="was moved to"):
         await move(sqlite.place, server.place)
+    # A program that had it open all the time.
+    with closing(connect(sqlite.folder / "toolpost.db")) as late, pytest.raises(IntegrityError, match="was moved"):
+        late.execute("UPDATE pending SET status = 'open'")
 
 
-async def test_a_store_moves_back(sqlite: Kept, server: Kept, tmp_path: Path, url: str) -> None:
+async def test_a_store_moves_back(sqlite: Kept, server: Kept, url: str) -> None:
     async with server.open() as box:
         await fill(box)
     before = server.content()
@@ -102,6 +105,8 @@ async def test_a_store_moves_back(sqlite: Kept, server: Kept, tmp_path: Path, ur
     with pytest.raises(StoreError, match=r"was moved to .*toolpost\.db"):
         async with server.open():
             pass
+    with psycopg.connect(url) as late, pytest.raises(psycopg.Error, match="was moved"):
+        late.execute("UPDATE toolpost.pending SET status = 'open'")
 
 
 async def test_a_database_with_data_is_not_overwritten(sqlite: Kept, server: Kept) -> None:
@@ -298,19 +303,20 @@ async def test_a_check_finds_a_newer_version_and_a_moved_database(server: Kept, 
     assert any("was moved to" in text for text in texts(server))
 
 
-@pytest.mark.parametrize("arguments", [("check",), ("migrate",), ("backup", "backup.zip")])
-def test_a_wrong_password_is_explained_and_never_printed(
-    tmp_path: Path, postgres: PostgreSQL, arguments: tuple[str, ...]
-) -> None:
+def test_a_wrong_password_is_explained_and_never_printed(tmp_path: Path, postgres: PostgreSQL) -> None:
     address = postgres.tcp_url().replace("postgres@", "postgres:wrong-canary@")
     (tmp_path / "toolpost.yaml").write_text("data_dir: data\ndatabase: ${THE_DATABASE}\n")
+    wrong = Kept(tmp_path / "data", address)
 
-    with db(*arguments, "--json", folder=tmp_path, url=address) as asking:
-        text, _ = asking.communicate()
+    with db("migrate", "--json", folder=tmp_path, url=address) as asking:
+        printed, _ = asking.communicate()
+    with pytest.raises(StoreError) as refused:
+        wrong.back_up(tmp_path / "backup.zip")
 
+    said = [printed, str(refused.value), *texts(wrong)]
     assert asking.returncode == 1
-    assert "check the name and the password" in text
-    assert "wrong-canary" not in text
+    assert ["check the name and the password" in text for text in said] == [True] * 3
+    assert "wrong-canary" not in repr(said)
 
 
 def test_an_address_that_cannot_be_read_is_refused_without_its_password(tmp_path: Path) -> None:

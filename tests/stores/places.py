@@ -5,8 +5,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from toolpost import EventCode, Paused, Settings, Toolbox, tool
-from toolpost.contracts.events import EventFilter
+from toolpost import Paused, Settings, Toolbox, tool
 from toolpost.stores.backups import back_up, restore
 from toolpost.stores.moves import Place
 from toolpost.stores.transfer import COPIED, LogState, find_portable
@@ -15,7 +14,6 @@ from toolpost.toolbox.wiring import store_options
 
 ANN_NAME, BOSS = "acme:ann", "acme:boss"
 CONTENT = b"content" * 30_000
-_STARTED = frozenset({EventCode.TOOL_CALL_STARTED})
 paid: list[str] = []
 gates: dict[str, asyncio.Event] = {}
 
@@ -30,6 +28,7 @@ async def pay(to: str) -> str:
 @tool(side_effects="write", destructive=False)
 async def transfer(to: str) -> str:
     """Transfer money."""
+    gates["running"].set()
     await gates["backed up"].wait()
     paid.append(to)
     return f"transferred to {to}"
@@ -87,12 +86,11 @@ async def fill(box: Toolbox) -> str:
 
 async def back_up_and_continue(kept: Kept, target: Path) -> Path:
     """Back up while one call waits and one runs, both of which happen afterwards."""
-    gates["backed up"] = asyncio.Event()
+    gates.update({"running": asyncio.Event(), "backed up": asyncio.Event()})
     async with kept.open() as box:
         question = await fill(box)
         running = asyncio.ensure_future(box.call("transfer", {"to": "eve"}, user=ANN_NAME))
-        while not await box.store.events.read(only=EventFilter(tool="transfer", codes=_STARTED)):
-            await box.store.events.wait(0, timeout_s=1)
+        await gates["running"].wait()
         path = await asyncio.to_thread(kept.back_up, target)
         gates["backed up"].set()
         await running

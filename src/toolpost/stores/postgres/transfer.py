@@ -70,6 +70,10 @@ class PostgresSnapshot:
         """Return the columns of a table that are copied."""
         return [*self._types[table]]
 
+    def count(self, table: str) -> int:
+        """Return the number of rows of a table."""
+        return _count(self._db, table)
+
     def rows(self, table: str) -> Iterator[Sequence[tuple[Any, ...]]]:
         """Yield the rows of a table in batches."""
         order = COPIED[table].replace("rowid", "nr")
@@ -254,10 +258,13 @@ def _refuse_users(db: Connection, place: str) -> None:
 
 
 def _refuse_data(db: Connection, place: str) -> None:
-    counts: dict[str, int] = {}
-    for table in ROWS_OF_USERS:
-        (counts[table],) = db.execute(constant(f"SELECT count(*) FROM {table}")).fetchone() or (0,)  # noqa: S608
+    counts = {table: _count(db, table) for table in ROWS_OF_USERS}
     refuse_rows(counts, place, "Name another database, or drop the schema toolpost if you no longer need its data")
+
+
+def _count(db: Connection, table: str) -> int:
+    (count,) = db.execute(constant(f"SELECT count(*) FROM {table}")).fetchone() or (0,)  # noqa: S608
+    return int(count)
 
 
 def _quoted(columns: Sequence[str]) -> str:

@@ -59,6 +59,10 @@ class SQLiteSnapshot:
         names = [name for _, name, *_ in self._db.execute(f"PRAGMA table_info({table})")]
         return [name for name in names if table not in RENUMBERED or name != "nr"]
 
+    def count(self, table: str) -> int:
+        """Return the number of rows of a table."""
+        return _count(self._db, table)
+
     def rows(self, table: str) -> Iterator[Sequence[tuple[Any, ...]]]:
         """Yield the rows of a table in batches."""
         columns = ", ".join(f'"{name}"' for name in self.columns(table))
@@ -214,9 +218,13 @@ def _refuse_data(path: Path) -> None:
         if not read_version(db):
             return
         refuse_moved(db, path)
-        counts = {table: db.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in ROWS_OF_USERS}  # noqa: S608
+        counts = {table: _count(db, table) for table in ROWS_OF_USERS}
     advice = f"Name another data_dir, or move this file away: mv {quote(str(path))} {quote(str(path))}.old"
     refuse_rows(counts, str(path), advice)
+
+
+def _count(db: sqlite3.Connection, table: str) -> int:
+    return int(db.execute(f"SELECT count(*) FROM {table}").fetchone()[0])  # noqa: S608
 
 
 def _check_version(db: sqlite3.Connection, path: Path) -> None:
