@@ -10,7 +10,6 @@ from toolpost.contracts.principal import Principal
 from toolpost.contracts.storage import CancelRequest, IdempotencyRecord, JournalEntry
 from toolpost.stores.encrypted_columns import decrypt_record
 from toolpost.stores.encryption import readable_rows
-from toolpost.stores.postgres.changes import publish_records
 from toolpost.stores.postgres.context import PostgresContext
 from toolpost.stores.postgres.database import Connection, constant
 from toolpost.stores.topics import CANCELS
@@ -240,7 +239,7 @@ class PostgresCancelStore:
             if tenant is None or not tenants or tenant in tenants:
                 db.execute(_LOCK_CANCELS)
                 db.execute(_REQUEST, (target_id, tenant or "", by, self._shared.clock.wall()))
-                publish_records(db)
+                self._shared.notifications.add_records()
 
         await self._shared.writer.submit(work)
         self._shared.changes.notify((CANCELS,))

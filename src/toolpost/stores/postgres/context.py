@@ -8,6 +8,7 @@ from toolpost.contracts.clock import Clock
 from toolpost.stores.chain import LogKey
 from toolpost.stores.changes import Changes
 from toolpost.stores.encryption import RowCipher
+from toolpost.stores.postgres.changes import Notifications
 from toolpost.stores.postgres.database import Connection, Reader
 from toolpost.stores.postgres.event_appender import EventAppender
 from toolpost.stores.postgres.liveness import Leases
@@ -26,6 +27,7 @@ class PostgresContext(NamedTuple):
     cipher: RowCipher
     liveness: Leases
     changes: Changes
+    notifications: Notifications
     clock: Clock
     key: LogKey
 

@@ -11,7 +11,6 @@ from typing import Any, LiteralString, TypeVar
 from toolpost.contracts.clock import Clock
 from toolpost.stores.chain import LogKey
 from toolpost.stores.encryption import RowCipher
-from toolpost.stores.postgres.changes import publish_records
 from toolpost.stores.postgres.context import PostgresContext
 from toolpost.stores.postgres.database import Connection, Cursor, constant
 from toolpost.stores.run_chains import RunName
@@ -53,8 +52,8 @@ class PostgresDatabase(PostgresStatements):
         return self._context.liveness.ended(self._db, owner_ids)
 
     def publish(self) -> None:
-        """Tell other processes, when the transaction is committed, that it changed pending actions or requests."""
-        publish_records(self._db)
+        """Tell other processes, after the transaction is committed, that it changed pending actions or requests."""
+        self._context.notifications.add_records()
 
     def secure_deletes(self) -> AbstractContextManager[None]:
         """Do nothing: a server overwrites deleted rows when it needs their place."""

@@ -40,7 +40,7 @@ from toolpost.stores.ledger import Ledger
 from toolpost.stores.memory.limits import MemoryLimits
 from toolpost.stores.postgres import transfer
 from toolpost.stores.postgres.calls import PostgresCancelStore, PostgresIdempotencyStore, PostgresJournal
-from toolpost.stores.postgres.changes import SLOW_POLL_S, Listener, read_states
+from toolpost.stores.postgres.changes import SLOW_POLL_S, Listener, Notifications, read_states
 from toolpost.stores.postgres.checks import check_database
 from toolpost.stores.postgres.context import PostgresContext
 from toolpost.stores.postgres.database import (
@@ -254,16 +254,17 @@ def open_database(
     db, leases = _connect(database, cipher, partial(Leases, clock=clock, lease_s=lease_s, probation_s=probation_s))
     appender = EventAppender(leases)
     reader = Reader(database)
+    notifications = Notifications()
     changes = Changes(lambda topics: reader.query(lambda db: read_states(db, topics)), _unknown, poll_s=SLOW_POLL_S)
     transactions = TransactionRunner(
-        database, appender, leases, db=db, clock=clock, before_commit=threads.before_commit
+        database, appender, leases, notifications, db=db, clock=clock, before_commit=threads.before_commit
     )
     writer = Writer[Connection](
         transactions, limit=queue_limit, committed=partial(notify_events, changes), threads=threads
     )
     listener = Listener(database, leases, changes, clock=clock)
     listener.start(threads)
-    shared = PostgresContext(writer, reader, appender, rows, leases, changes, clock, leases.own.key)
+    shared = PostgresContext(writer, reader, appender, rows, leases, changes, notifications, clock, leases.own.key)
     return OpenDatabase(shared, listener)
 
 

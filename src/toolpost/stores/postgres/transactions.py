@@ -15,7 +15,7 @@ from psycopg import errors
 from toolpost.contracts.clock import SYSTEM_CLOCK, Clock
 from toolpost.contracts.errors import StoreError
 from toolpost.contracts.events import RunEvent
-from toolpost.stores.postgres.changes import publish_end, publish_events
+from toolpost.stores.postgres.changes import Notifications, publish_end
 from toolpost.stores.postgres.database import (
     FAULTS,
     Connection,
@@ -76,6 +76,7 @@ class TransactionRunner:
         database: Database,
         appender: EventAppender,
         leases: Leases,
+        notifications: Notifications,
         *,
         db: Connection | None = None,
         clock: Clock = SYSTEM_CLOCK,
@@ -84,6 +85,7 @@ class TransactionRunner:
         self._database = database
         self._appender = appender
         self._leases = leases
+        self._notifications = notifications
         self._db = db
         self._clock = clock
         self._before_commit = before_commit
@@ -134,7 +136,10 @@ class TransactionRunner:
     def _attempt(self, db: Connection, batch: Sequence[Item], how: _Attempt) -> list[JobResult]:
         try:
             self._appender.begin(db, at=self._clock.monotonic(), locking=how.is_locking)
-            results = _Batch(self._database, self._appender, db, is_careful=how.is_careful).run(batch)
+            self._notifications.clear()  # those of an attempt that was rolled back
+            results = _Batch(self._database, self._appender, self._notifications, db, is_careful=how.is_careful).run(
+                batch
+            )
             self._before_commit()
             self._commit(db, batch)
         except psycopg.Error as error:
@@ -148,6 +153,7 @@ class TransactionRunner:
             roll_back(db)
             raise
         self._appender.committed()
+        self._notifications.send(db)
         return results
 
     def _commit(self, db: Connection, batch: Sequence[Item]) -> None:
@@ -214,9 +220,18 @@ class TransactionRunner:
 class _Batch:
     """Runs the items of one batch in order; consecutive events and statements are collected and written together."""
 
-    def __init__(self, database: Database, appender: EventAppender, db: Connection, *, is_careful: bool) -> None:
+    def __init__(
+        self,
+        database: Database,
+        appender: EventAppender,
+        notifications: Notifications,
+        db: Connection,
+        *,
+        is_careful: bool,
+    ) -> None:
         self._database = database
         self._appender = appender
+        self._notifications = notifications
         self._db = db
         self._is_careful = is_careful
         self._events: list[RunEvent] = []
@@ -276,7 +291,7 @@ class _Batch:
             cursors.append((cursor, statements))
         position = self._appender.position
         if position is not None:
-            publish_events(self._db, position)
+            self._notifications.add_events(position)
 
     def _read(self, cursors: list[tuple[psycopg.Cursor[Any], list[Statement]]]) -> None:
         for cursor, statements in cursors:
