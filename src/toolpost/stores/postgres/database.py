@@ -138,6 +138,9 @@ def roll_back(db: Connection) -> None:
         db.rollback()
 
 
+_HAS_MIGRATIONS = "SELECT 1 FROM pg_tables WHERE schemaname = %s AND tablename = 'migrations'"
+
+
 def migrate(db: Connection, place: str, folder: Path = MIGRATIONS, *, upto: int | None = None) -> None:
     """Apply the missing migrations, or those up to a number, each in a transaction with its row in `migrations`.
 
@@ -157,8 +160,8 @@ def migrate(db: Connection, place: str, folder: Path = MIGRATIONS, *, upto: int 
 
 def read_version(db: Connection) -> int:
     """Return the number of the last migration; 0 for a new database."""
-    found = db.execute("SELECT to_regclass('toolpost.migrations') IS NOT NULL").fetchone()
-    if found != (True,):
+    # Not to_regclass, which in this transaction may not know what another process has just created.
+    if db.execute(_HAS_MIGRATIONS, (SCHEMA,)).fetchone() is None:
         return 0
     row = db.execute("SELECT coalesce(max(number), 0) FROM toolpost.migrations").fetchone()
     return 0 if row is None else int(row[0])
