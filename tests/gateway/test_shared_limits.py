@@ -58,10 +58,14 @@ def api_of(url: str) -> str:
 
 
 @pytest.mark.programs
-async def test_four_workers_reach_a_limit_of_a_source_and_never_exceed_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("database", ["sqlite", "postgres"])
+async def test_four_workers_reach_a_limit_of_a_source_and_never_exceed_it(
+    request: pytest.FixtureRequest, tmp_path: Path, database: str
+) -> None:
+    url_of_database = request.getfixturevalue("postgres_url") if database == "postgres" else database
     async with counting() as (counter, url):
         source = f"{{name: api, transport: http, connection: ./api.json, max_concurrency: {LIMIT}, deadline_s: 60}}"
-        home = furnish(tmp_path, config=f"builtins: none\nsources: [{source}]\n")
+        home = furnish(tmp_path, config=f"builtins: none\ndatabase: {url_of_database}\nsources: [{source}]\n")
         (home / "api.json").write_text(api_of(url))
         with running(home, "--workers", "4", warm=False) as gateway:
             rest = gateway.address.replace("/mcp", "/api/v1")

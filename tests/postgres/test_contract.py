@@ -19,9 +19,3 @@ class TestPostgresStore(StoreTests, SharedStoreTests):
             return open_postgres_store(postgres_url, tmp_path, cipher=FileCipher(tmp_path / "key"))
 
         return open_again
-
-    @pytest.fixture(autouse=True)
-    def _limits_are_of_one_process(self, request: pytest.FixtureRequest) -> None:
-        """So far; a test that passes fails."""
-        if request.function.__qualname__.startswith("SharedLimitTests"):
-            request.applymarker(pytest.mark.xfail(strict=True))

@@ -13,10 +13,13 @@ from tests.warm import Program
 from toolpost.auth.keys import FileCipher
 from toolpost.contracts.limits import Rate
 from toolpost.contracts.storage import Store
-from toolpost.stores.registry import StoreOptions, find_backend
+from toolpost.stores.encryption import NoCipher
+from toolpost.stores.postgres.store import open_postgres_store
+from toolpost.stores.sqlite.store import open_sqlite_store
 
 RATE = Rate(interval_s=0.005, burst=20)
 SECONDS = 1.0
+LEASE_S = 1.0
 
 
 @contextmanager
@@ -31,10 +34,10 @@ def child(deed: str, place: str) -> Iterator[Program]:
 
 async def open_place(place: str) -> Store:
     """Open the store of a data folder or a URL."""
-    is_url = place.startswith("postgresql:")
-    folder = Path(tempfile.mkdtemp()) if is_url else Path(place)
-    options = StoreOptions(place if is_url else "sqlite", folder, lambda folder: FileCipher(folder / "key"))
-    return await find_backend(options.database).open(options)
+    if not place.startswith("postgresql:"):
+        return open_sqlite_store(Path(place), cipher=FileCipher(Path(place) / "key"))
+    folder = Path(tempfile.gettempdir())
+    return open_postgres_store(place, folder, cipher=NoCipher(), lease_s=LEASE_S)
 
 
 async def take(store: Store) -> None:

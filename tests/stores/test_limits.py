@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from tests.stores.conftest import open_store
@@ -19,9 +20,9 @@ from toolpost.stores.sqlite.store import SQLiteStore
 HOURLY = Rate(interval_s=3600.0, burst=1)
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> str:
-    return str(tmp_path)
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return str(tmp_path) if request.param == "sqlite" else request.getfixturevalue("postgres_url")
 
 
 @pytest.fixture
@@ -95,3 +96,36 @@ async def test_a_write_waits_for_that_of_another_process(sqlite: SQLiteStore, tm
     while not await entering:
         entering = asyncio.create_task(sqlite.limits.enter("x", 1))
     other.close()
+
+
+@pytest.mark.programs
+async def test_after_a_crash_of_the_server_each_process_holds_its_slots_again(postgres_url: str) -> None:
+    mine, other = await open_place(postgres_url), await open_place(postgres_url)
+    assert [await mine.limits.enter("x", 2) for _ in range(2)] == [True, True]
+    with psycopg.connect(postgres_url, autocommit=True) as server:
+        server.execute("TRUNCATE toolpost.slots")  # as a crash empties unlogged tables
+        server.execute(_END_CONNECTIONS)
+        async with asyncio.timeout(30):
+            while not await _is_reconnected(mine):
+                pass
+        with pytest.raises(StoreError, match="processes report their slots again"):
+            await other.limits.enter("x", 3)
+        server.execute("UPDATE toolpost.slots SET seen = 0 WHERE name = ''")  # some seconds later
+    held = [await other.limits.enter("x", 3) for _ in range(2)]
+    await mine.close()
+    await other.close()
+
+    assert held == [True, False]
+
+
+_END_CONNECTIONS = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND query LIKE '%enter_slot%'
+"""
+
+
+async def _is_reconnected(store: Store) -> bool:
+    try:
+        await store.limits.read_troubles()
+    except StoreError:
+        return False
+    return True

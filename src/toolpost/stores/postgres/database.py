@@ -19,7 +19,7 @@ T = TypeVar("T")
 Row: TypeAlias = tuple[Any, ...]
 Connection: TypeAlias = psycopg.Connection[Row]
 Cursor: TypeAlias = psycopg.Cursor[Row]
-Role: TypeAlias = Literal["writer", "reader", "listener", "check"]
+Role: TypeAlias = Literal["writer", "reader", "listener", "limits", "check"]
 
 SCHEMA = "toolpost"
 FAULTS = (psycopg.Error, UnicodeEncodeError)  # the latter for lone surrogates
@@ -44,12 +44,12 @@ _SESSION = {
     # A process that was stopped within a transaction keeps its locks no longer than this.
     "idle_in_transaction_session_timeout": "15s",
 }
-_STATEMENT_TIMEOUT = {"writer": "60s", "reader": "10min", "listener": "20s", "check": "20s"}
+_STATEMENT_TIMEOUT = {"writer": "60s", "reader": "10min", "listener": "20s", "limits": "5s", "check": "20s"}
 
 # By SQLSTATE, the longest prefix first.
 _ADVICE = {
     "53100": "the disk of the server is full; free some space. Running processes then resume writing automatically",
-    "53300": "the server has no free connection; raise max_connections, or run fewer processes (each needs 3 or 4)",
+    "53300": "the server has no free connection; raise max_connections, or run fewer processes (each needs 3 to 5)",
     "53": "the server lacks memory or disk; free some. Running processes then resume writing automatically",
     "25006": "it is read-only: a standby, or default_transaction_read_only; name the primary server in `database`",
     "25P03": "the process was stopped within a transaction, which the server has ended; it was not committed",
@@ -90,6 +90,8 @@ class Database:
             settings = {**_SESSION, "statement_timeout": _STATEMENT_TIMEOUT[role]}
             if role == "reader":
                 settings["default_transaction_read_only"] = "on"
+            elif role == "limits":
+                settings["synchronous_commit"] = "off"
             calls = ", ".join(["set_config(%s, %s, false)"] * len(settings))
             db.execute(constant(f"SELECT {calls}"), [text for setting in settings.items() for text in setting])
         except psycopg.Error as error:

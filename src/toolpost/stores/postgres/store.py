@@ -37,7 +37,6 @@ from toolpost.stores.content_files import ARTIFACTS, ContentFiles
 from toolpost.stores.durable_files import make_private_folder
 from toolpost.stores.encryption import RowCipher
 from toolpost.stores.ledger import Ledger
-from toolpost.stores.memory.limits import MemoryLimits
 from toolpost.stores.postgres import transfer
 from toolpost.stores.postgres.calls import PostgresCancelStore, PostgresIdempotencyStore, PostgresJournal
 from toolpost.stores.postgres.changes import SLOW_POLL_S, Listener, Notifications, read_states
@@ -53,6 +52,7 @@ from toolpost.stores.postgres.database import (
 from toolpost.stores.postgres.event_appender import EventAppender, open_ledger
 from toolpost.stores.postgres.event_log import PostgresEventLog, read_next_segments
 from toolpost.stores.postgres.key_rotation import check_key
+from toolpost.stores.postgres.limits import PostgresLimits
 from toolpost.stores.postgres.liveness import LEASE_S, Leases
 from toolpost.stores.postgres.shared_statements import SharedPostgres
 from toolpost.stores.postgres.transactions import TransactionRunner
@@ -92,11 +92,13 @@ class OpenDatabase(NamedTuple):
 
     shared: PostgresContext
     listener: Listener
+    limits: PostgresLimits
 
     async def close(self) -> None:
         """Write the queue and close the connections; StoreError reports the events that could not be written."""
         self.listener.stop()
         try:
+            await self.limits.close()
             await self.shared.writer.close()
         finally:
             self.shared.changes.close()
@@ -121,7 +123,7 @@ class PostgresStore:
         self.metrics: MetricStore = SQLMetricStore(common, read_next_segments)
         self.artifacts: ArtifactStore = SQLArtifactStore(common, files, IdMaker(shared.clock, secure=True))
         self.tokens: TokenRows = SQLTokenRows(common)
-        self.limits: LimitStore = MemoryLimits(shared.owner_id, shared.clock.monotonic)
+        self.limits: LimitStore = database.limits
         table = SQLStateTable(common)
         self.sessions: SessionStore = EncryptedSessionStore(table, shared.cipher)
         self.state = EncryptedStateStore(
@@ -265,7 +267,7 @@ def open_database(
     listener = Listener(database, leases, changes, clock=clock)
     listener.start(threads)
     shared = PostgresContext(writer, reader, appender, rows, leases, changes, notifications, clock, leases.own.key)
-    return OpenDatabase(shared, listener)
+    return OpenDatabase(shared, listener, PostgresLimits(database, reader, leases, clock, threads))
 
 
 async def _unknown() -> object:

@@ -249,3 +249,81 @@ CREATE INDEX metrics_begin ON metrics (width, begin);
 -- The last event in the metrics: one row.
 CREATE TABLE metrics_position (position bigint NOT NULL);
 INSERT INTO metrics_position VALUES (0);
+
+-- Limits that all processes share. They are not durable: unlogged tables are empty after a crash of the server.
+
+-- Token buckets: the time at which a bucket will be full.
+CREATE UNLOGGED TABLE buckets (
+    name    text COLLATE "C" PRIMARY KEY,
+    full_at double precision NOT NULL
+) WITH (fillfactor = 50);
+
+-- The slots that each process holds. The row without names shows that the table was not emptied by a crash.
+CREATE UNLOGGED TABLE slots (
+    name  text COLLATE "C" NOT NULL,
+    owner text COLLATE "C" NOT NULL,
+    held  bigint NOT NULL,
+    since double precision,          -- since when the process has waited for a slot, or for another one
+    seen  double precision NOT NULL, -- when the process last looked for one
+    PRIMARY KEY (name, owner)
+) WITH (fillfactor = 50);
+INSERT INTO slots VALUES ('', '', 0, NULL, 0);
+
+CREATE UNLOGGED TABLE breakers (
+    name        text COLLATE "C" PRIMARY KEY,
+    failures    bigint NOT NULL,           -- consecutive
+    opened_at   double precision,
+    prober      text COLLATE "C",          -- the process whose call is the probe
+    probe_until double precision NOT NULL,
+    changed_at  double precision NOT NULL
+) WITH (fillfactor = 50);
+
+CREATE UNLOGGED TABLE gates (
+    name       text COLLATE "C" PRIMARY KEY,
+    until      double precision NOT NULL,
+    changed_at double precision NOT NULL
+) WITH (fillfactor = 50);
+
+-- Takes one of `most` slots for a process: 'entered', 'full', or 'unknown' for some seconds after a crash, in which
+-- processes write the slots that they hold. Another process is first if it waits and has fewer slots, or has the same
+-- number and waits for longer.
+CREATE FUNCTION toolpost.enter_slot(slot text, process text, most bigint, waiting bigint) RETURNS text
+LANGUAGE plpgsql SET search_path = toolpost AS $$
+DECLARE
+    at        double precision;
+    checked   double precision;
+    all_held  bigint;
+    own_held  bigint;
+    own_since double precision;
+BEGIN
+    -- A function sees what was committed while it waited; a single statement would not.
+    PERFORM pg_advisory_xact_lock(1953459820, hashtext(slot));
+    at := toolpost.now();
+    SELECT seen INTO checked FROM slots WHERE name = '' AND owner = '';
+    IF checked IS NULL THEN
+        INSERT INTO slots VALUES ('', '', 0, NULL, at) ON CONFLICT DO NOTHING;
+        RETURN 'unknown';
+    ELSIF at < checked + 3 THEN
+        RETURN 'unknown';
+    END IF;
+    SELECT coalesce(sum(held), 0) INTO all_held FROM slots WHERE name = slot;
+    SELECT coalesce(sum(held), 0), coalesce(min(since), at) INTO own_held, own_since
+    FROM slots WHERE name = slot AND owner = process;
+    IF all_held < most AND NOT EXISTS (
+        SELECT FROM slots AS other
+        WHERE name = slot AND owner <> process AND other.since IS NOT NULL AND other.seen > at - 1 AND (
+            other.held < own_held
+            OR other.held = own_held AND other.since < own_since AND other.since < at - 0.1
+        )
+    ) THEN
+        INSERT INTO slots VALUES (slot, process, 1, CASE WHEN waiting > 1 THEN at END, at)
+        ON CONFLICT (name, owner) DO UPDATE
+        SET held = slots.held + 1, since = excluded.since, seen = excluded.seen;
+        RETURN 'entered';
+    END IF;
+    IF waiting > 0 THEN
+        INSERT INTO slots VALUES (slot, process, 0, at, at)
+        ON CONFLICT (name, owner) DO UPDATE SET since = coalesce(slots.since, excluded.since), seen = excluded.seen;
+    END IF;
+    RETURN 'full';
+END $$;
