@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
@@ -36,6 +36,8 @@ class CountedFacts(Struct, gc=False):
     kind: Any = None
 
 
+_NUMBERS = (int, float)
+_encode = msgspec.json.encode
 # Only these facts are decoded: a segment takes 1.4 us instead of 6 (measured 2026-11).
 _decode = msgspec.json.Decoder(list[tuple[int, float, CountedFacts]]).decode
 
@@ -48,7 +50,7 @@ class MetricCounter:
 
     def __init__(self, asked_at: Callable[[str], float | None]) -> None:
         self._asked_at = asked_at
-        self._sums: dict[tuple[str, str, str, str, int], _Sum] = {}
+        self._sums: dict[tuple[tuple[str, str, str], str, float], _Sum] = {}  # by call, error code and minute
 
     def count_segment(self, call: tuple[str, str, str], events: str) -> None:
         """Add the events of a segment, which are a JSON array; none if it is damaged."""
@@ -64,12 +66,15 @@ class MetricCounter:
     def count(self, call: tuple[str, str, str], code: int, at: float, facts: CountedFacts) -> None:
         """Add an event of a call: of a tenant, a user and a tool."""
         error_code = str(facts.error_code or "unknown") if code == _FAILED else ""
-        name = (*call, error_code, int(at // MINUTE_S) * MINUTE_S)
-        total = self._sums.get(name) or self._sums.setdefault(name, _Sum())
-        total.last_at = max(total.last_at, at)
+        name = (call, error_code, at // MINUTE_S)
+        total = self._sums.get(name)
+        if total is None:
+            total = self._sums[name] = _Sum()
+        if at > total.last_at:  # noqa: PLR1730 - `max` takes three times as long
+            total.last_at = at
         if code == _COMPLETED:
             total.calls += 1
-            if isinstance(facts.duration_ms, int | float):
+            if isinstance(facts.duration_ms, _NUMBERS):
                 _add(total.durations, facts.duration_ms)
         elif code == _FAILED:
             total.calls += 1
@@ -92,7 +97,8 @@ class MetricCounter:
     def rows(self) -> dict[RowKey, MetricRow]:
         """Return the rows of the counted events, for every dimension, by minute and by hour."""
         rows: dict[RowKey, MetricRow] = {}
-        for (tenant, user, tool, error_code, minute), total in self._sums.items():
+        for ((tenant, user, tool), error_code, number), total in self._sums.items():
+            minute = int(number) * MINUTE_S
             for dimension, key in _dimensions(user, tool, error_code):
                 for width in (MINUTE_S, HOUR_S):
                     name: RowKey = (tenant, dimension, key, width, minute // width * width)
@@ -157,7 +163,7 @@ def is_old_minute(row: RowKey, now: float) -> bool:
 
 def metric_values(row: MetricRow) -> tuple[object, ...]:
     """Return the columns of a row, with histograms as JSON."""
-    return tuple(json.dumps(value) if isinstance(value, Mapping) else value for value in astuple(row))
+    return tuple(_encode(value).decode() if isinstance(value, dict) else value for value in astuple(row))
 
 
 def metric_row(values: Sequence[Any]) -> MetricRow:

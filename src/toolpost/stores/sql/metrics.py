@@ -44,7 +44,7 @@ class SQLMetricStore:
         self._shared = shared
         self._read_segments = read_segments
 
-    async def count(self, *, limit: int = 500) -> int:
+    async def count(self, *, limit: int = 1000) -> int:
         return await self._shared.write(partial(self._count, limit=limit))
 
     async def read(

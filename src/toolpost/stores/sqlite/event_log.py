@@ -66,8 +66,10 @@ open_calls > 0 AND (status = 'running' OR open_calls > (
 """
 _RUNNERS = f"SELECT DISTINCT owner FROM runs WHERE {_ORPHANED}"  # noqa: S608
 _ADOPT = f"UPDATE runs SET owner = ? WHERE owner = ? AND {_ORPHANED} RETURNING {HEAD_COLUMNS}"  # noqa: S608
+# Requests and starts are the first half of most calls, and are not counted; the codes that are counted begin so.
 _NEXT = """
-SELECT last_id, tenant, segments.user, segments.tool_name, events FROM segments JOIN runs ON runs.nr = segments.run
+SELECT last_id, tenant, segments.user, segments.tool_name, CASE WHEN codes GLOB '*4[1-4]*' THEN events ELSE '[]' END
+FROM segments JOIN runs ON runs.nr = segments.run
 WHERE last_id > :after ORDER BY last_id LIMIT :limit
 """
 _PROGRESS = int(EventCode.SUBAGENT_ACTION)
@@ -261,7 +263,7 @@ class SQLiteEventLog:
 
 
 def read_next_segments(db: Database, after: int, limit: int) -> list[tuple[Any, ...]]:
-    """Return the position, the tenant, user and tool, and the events of the next segments."""
+    """Return the position, the tenant, user and tool, and the events to count of the next segments."""
     return db.execute(_NEXT, {"after": after, "limit": limit}).fetchall()
 
 
