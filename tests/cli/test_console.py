@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from io import StringIO
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,7 +16,9 @@ from tests.cli.terminal import at_a_terminal
 from tests.gateway.running import furnish, running
 from tests.gateway.serving import OPERATOR, Served, add, listening, served
 from toolpost import Settings, Toolbox
-from toolpost.cli.console import check_gateway, operator_ticket, sign_in_link, write_link
+from toolpost.cli.console import check_gateway, operator_ticket, shows_console, sign_in_link, write_link
+from toolpost.cli.output import Output
+from toolpost.console import files
 from toolpost.contracts.errors import ToolError
 
 
@@ -103,6 +106,21 @@ async def test_the_link_is_passed_to_the_browser_in_a_file_that_only_its_owner_r
     assert paths[0] == paths[1]
     assert (paths[0].stat().st_mode & 0o777) == 0o600
     assert "http://127.0.0.1:7300/#t=tpt_1_a" in paths[0].read_text()
+
+
+def test_a_gateway_without_a_console_says_so_instead_of_a_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr(files, "console_folder", lambda: None)
+    terminal, pipe = Terminal(), StringIO()
+    shown = [shows_console(Output(stream, as_json=False)) for stream in (terminal, pipe)]
+
+    assert shown == [False, False]
+    assert "not in this installation" in terminal.getvalue()
+    assert "make console" in terminal.getvalue()
+    assert pipe.getvalue() == ""
 
 
 @pytest.mark.programs

@@ -110,6 +110,11 @@ async def test_files_have_their_types_and_are_compressed_for_clients_that_accept
     assert (font.headers["content-type"], reply.headers["vary"]) == ("font/woff2", "Accept-Encoding")
 
 
+def test_the_licences_are_shown_as_text() -> None:
+    assert files.make_file("THIRD_PARTY_LICENSES", b"MIT").media_type == "text/plain"
+    assert files.make_file("a.b/c", b"").media_type == "text/plain"
+
+
 async def test_every_response_has_the_policy_of_the_console(page: httpx2.AsyncClient) -> None:
     for path in ("/", "/assets/index-4f.js", "/icon.svg"):
         headers = (await page.get(path)).headers

@@ -67,6 +67,18 @@ def open_console(
     run_with_box(work, common, no_source)
 
 
+def shows_console(output: Output) -> bool:
+    """Return whether to print a link that signs in: to a terminal only; a missing console is reported there instead."""
+    from toolpost.console.files import BUILD_COMMANDS, console_folder
+
+    if not output.is_terminal or output.as_json:
+        return False
+    if console_folder() is None:
+        output.text(f"Console: not in this installation; in a clone, `{BUILD_COMMANDS[0]}` builds it")
+        return False
+    return True
+
+
 def sign_in_link(address: str, ticket: str) -> str:
     """Return the link that signs in with a ticket. Browsers do not send the fragment, so no log contains it."""
     return f"{address}/#t={ticket}"

@@ -18,7 +18,7 @@ import typer
 from msgspec.structs import replace
 
 from toolpost.cli.commands import CommonOptions, Config, User, default_user
-from toolpost.cli.console import operator_ticket, sign_in_link
+from toolpost.cli.console import operator_ticket, shows_console, sign_in_link
 from toolpost.cli.output import Output, count
 from toolpost.cli.runner import collect_garbage, describe_problems, no_source, run_command
 from toolpost.configuration.defaults import FILE_NAME
@@ -261,7 +261,7 @@ async def _serve_on(
             stop = _Stop(box, "" if worker is None else f"worker {worker.number} is ", options, output)
             if worker is None:
                 options.announce(sockets[0], loaded, output)
-                if output.is_terminal and not output.as_json:
+                if shows_console(output):
                     _, ticket = await callers.sessions.issue_ticket(callers.operator)
                     output.text(f"Console: {sign_in_link(options.local_address(sockets[0]), ticket)}")
                 notify_service_manager("READY=1")
@@ -556,7 +556,7 @@ async def run_workers(
         async def tell_when_ready() -> None:
             await pool.all_ready.wait()
             options.announce(listening, loaded, output)
-            if output.is_terminal and not output.as_json:
+            if shows_console(output):
                 async with no_source(loaded) as box:
                     ticket = await operator_ticket(box.store, options.user)
                 output.text(f"Console: {sign_in_link(options.local_address(listening), ticket)}")

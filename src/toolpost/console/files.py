@@ -18,6 +18,7 @@ BUILD_COMMANDS = ("make console", "toolpost up")
 _FOLDER = "static"
 # Not the tables of the machine, which differ; browsers refuse scripts and styles of another type (`nosniff`).
 _TYPES = {
+    "": "text/plain",  # THIRD_PARTY_LICENSES
     ".css": "text/css",
     ".html": "text/html",
     ".ico": "image/x-icon",
@@ -64,7 +65,8 @@ def console_build() -> str | None:
 
 def make_file(path: str, content: bytes) -> ConsoleFile:
     """Return a file with its type, and compressed if that makes it smaller."""
-    suffix = path[path.rfind(".") :]
+    name = path.rpartition("/")[2]
+    suffix = name[name.rfind(".") :] if "." in name else ""
     compressed = b"" if suffix in _COMPRESSED_ALREADY else gzip.compress(content, mtime=0)
     if len(compressed) >= len(content):
         compressed = b""
