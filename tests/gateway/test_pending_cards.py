@@ -77,7 +77,7 @@ async def test_a_card_shows_the_rule_the_tool_and_the_caller(gate: Served) -> No
     }
     assert (dropped["rule"]["index"], dropped["rule"]["text"]) == (0, "standard")
     assert (paid["caller"]["kind"], paid["caller"]["name"]) == ("key", "acme:bot")
-    assert dropped["caller"]["kind"] == "session"
+    assert (dropped["caller"]["kind"], dropped["caller"]["name"]) == ("session", "acme:boss")
     assert paid["tool"] == {
         "description": "Pay.",
         "origin": None,

@@ -72,7 +72,7 @@ def approval_card(
         "truncated": bool(question.payload.get("truncated")),
         "rule": None if question.rule is None else {**question.rule, "file": None, "line": None},
         "tool": None if entry is None else _tool_facts(entry.spec),
-        "caller": _caller(action.caller),
+        "caller": _caller(action),
         "passed_on": [dict(one) for one in question.passed_on],
         "waits_for": "operator" if question.needs_operator else "person",
         "answers": _answers(
@@ -107,15 +107,16 @@ def _tool_facts(spec: ToolSpec) -> dict[str, Any]:
     }
 
 
-def _caller(caller_id: str) -> dict[str, str] | None:
-    """Return the caller that made the call, or None for a call from code."""
+def _caller(action: PendingAction) -> dict[str, str] | None:
+    """Return the caller that made the call, or None for a call from code; a console session is named by its user."""
+    caller_id = action.caller
     if not caller_id:
         return None
     kind = "operator" if caller_id == OPERATOR_ID else "token"
     for prefix, name in ((KEY_ID, "key"), (SESSION_ID, "session")):
         if caller_id.startswith(prefix):
             kind, caller_id = name, caller_id.removeprefix(prefix)
-    return {"kind": kind, "id": caller_id, "name": caller_id}
+    return {"kind": kind, "id": caller_id, "name": str(action.asked_by) if kind == "session" else caller_id}
 
 
 def _given(action: PendingAction, answer: Answer, redact: Callable[[Mapping[str, Any]], Any]) -> Any:
