@@ -4,6 +4,7 @@ import { createRootRoute, createRoute, createRouter, lazyRouteComponent, redirec
 
 import { BASE_PATH } from './api/address';
 import { given, json, number, oneOf, text, texts } from './search-params';
+import { BrokenPage } from './shell/BrokenPage';
 import { Root } from './shell/Root';
 import { NoSuchPage } from './shell/NoSuchPage';
 
@@ -174,6 +175,7 @@ const oauthCallback = createRoute({
 });
 
 export const router = createRouter({
+  defaultErrorComponent: BrokenPage,
   routeTree: root.addChildren([
     now,
     approvals,

@@ -22,6 +22,7 @@ export const words = {
   notAllowed: 'You are not allowed to see this.',
   notBuilt: 'This page is not available yet.',
   noBody: 'The gateway answered without a body.',
+  brokenPage: 'This page cannot be shown.',
   noSuchPage: 'There is no such page.',
   otherPerson: 'Somebody else signed in meanwhile. The request was not sent again.',
   refused: (status: number) => `The gateway refused the request with status ${status}.`,

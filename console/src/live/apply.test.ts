@@ -1,5 +1,5 @@
 import { QueryClient } from '@tanstack/react-query';
-import { beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it, vi } from 'vitest';
 
 import { keys } from '../api/queries';
 import type { Card, Event, Run } from '../api/types';
@@ -59,6 +59,16 @@ describe('events and the cache', () => {
     applyEvents(cache, [first, first]);
 
     expect(cache.getQueryData<Run>(keys.run('run_1'))?.log?.map((event) => event.id)).toEqual([4, 5]);
+  });
+
+  it('have a run fetched again a second after one of its calls has ended', () => {
+    vi.useFakeTimers();
+    cache.setQueryData(keys.run('run_2'), { run_id: 'run_2', status: 'paused', log: [] });
+    applyEvents(cache, [{ ...EVENT, run_id: 'run_2', type: 'TOOL_CALL_COMPLETED' }]);
+    vi.advanceTimersByTime(1000);
+    vi.useRealTimers();
+
+    expect(cache.getQueryState(keys.run('run_2'))?.isInvalidated).toBe(true);
   });
 
   it('mark sources as old when one goes down', () => {

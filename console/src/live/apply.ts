@@ -15,6 +15,7 @@ const ENDED = new Set(['TOOL_CALL_COMPLETED', 'TOOL_CALL_FAILED']);
 const CALLS = new Set(['TOOL_CALL_STARTED', ...ENDED, ...ASKED, ...ANSWERED]);
 const FED_BY_EVENTS = [keys.cards, keys.runs, keys.anyRun, keys.sources, keys.tools, keys.accounts, keys.insight, keys.sessions, keys.callerKeys];
 const CATALOG_WAIT_MS = 1000;
+const RUN_WAIT_MS = 1000;
 const FIGURES_WAIT_MS = 3000;
 
 /** Apply events to the cache in their order. Each change is by id, so an event that comes twice does no harm. */
@@ -60,7 +61,7 @@ function applyToRun(cache: QueryClient, event: Event): void {
     if (!run?.log || run.log.some((one) => one.id === event.id)) return run;
     return { ...run, log: [...run.log, event].sort((a, b) => a.seq - b.seq), updated_at: event.at };
   });
-  if (ENDED.has(event.type)) void cache.invalidateQueries({ queryKey: keys.run(event.run_id), refetchType: 'none' });
+  if (CALLS.has(event.type)) invalidateRun(cache, event.run_id);
 }
 
 const timers = new Map<string, ReturnType<typeof setTimeout>>();
@@ -68,6 +69,11 @@ const timers = new Map<string, ReturnType<typeof setTimeout>>();
 /** A source that comes up changes the catalog tool by tool; the list is asked for once, a second later. */
 function invalidateSoon(cache: QueryClient): void {
   later('tools', CATALOG_WAIT_MS, () => void cache.invalidateQueries({ queryKey: keys.tools }));
+}
+
+/** Calls change the status of their run, which its log alone does not tell; it is asked for at most once a second. */
+function invalidateRun(cache: QueryClient, id: string): void {
+  later(`run ${id}`, RUN_WAIT_MS, () => void cache.invalidateQueries({ queryKey: keys.run(id) }));
 }
 
 /** Calls change the list of runs and the figures; both are asked for at most every three seconds. */

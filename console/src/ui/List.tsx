@@ -9,6 +9,8 @@ interface ListProps<Item> {
   keyOf: (item: Item) => string;
   render: (item: Item, index: number) => ReactNode;
   rowHeight: number;
+  /** What the list is of, such as its filters. The router keeps the scroll position for each, and takes it to no other. */
+  scrollId?: string;
   /** Kept in view, such as the row that the keyboard is on. */
   activeIndex?: number;
   /** Called when the last row comes near, to fetch the next page. */
@@ -16,7 +18,7 @@ interface ListProps<Item> {
 }
 
 /** A list of which only the rows on the screen exist. Rows are as high as their content, `rowHeight` is the estimate. */
-export function List<Item>({ items, label, keyOf, render, rowHeight, activeIndex, onEnd }: ListProps<Item>) {
+export function List<Item>({ items, label, keyOf, render, rowHeight, scrollId, activeIndex, onEnd }: ListProps<Item>) {
   const view = useRef<HTMLDivElement>(null);
   const virtual = useVirtualizer({
     count: items.length,
@@ -37,7 +39,7 @@ export function List<Item>({ items, label, keyOf, render, rowHeight, activeIndex
     if (activeIndex !== undefined && activeIndex >= 0) virtual.scrollToIndex(activeIndex, { align: 'auto' });
   }, [activeIndex, virtual]);
   return (
-    <div ref={view} className={styles.view} tabIndex={0}>
+    <div ref={view} className={styles.view} tabIndex={0} data-scroll-restoration-id={scrollId && encodeURIComponent(scrollId)}>
       <ul className={styles.sizer} aria-label={label} style={{ height: virtual.getTotalSize() }}>
         {rows.map((row) => {
           const item = items[row.index];

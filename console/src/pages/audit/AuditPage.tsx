@@ -33,6 +33,7 @@ export default function AuditPage() {
   const fetchMore = useCallback(() => {
     if (hasNextPage && !isFetchingNextPage) void fetchNextPage();
   }, [hasNextPage, isFetchingNextPage, fetchNextPage]);
+  const filtersId = JSON.stringify(filters);
   const isFiltered = Object.keys(filters).length > 0;
   return (
     <Page title={words.shell.pages.audit} actions={<AuditActions filters={filters} />}>
@@ -50,6 +51,8 @@ export default function AuditPage() {
             )}
             <Head />
             <List
+              key={filtersId}
+              scrollId={filtersId}
               items={events}
               label={auditWords.list}
               keyOf={(event) => String(event.id)}

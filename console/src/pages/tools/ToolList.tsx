@@ -36,6 +36,7 @@ export function ToolList({ filters, selected }: { filters: ToolFilters; selected
     const tool = tools[at];
     if (tool) void navigate({ to: '/tools/$name', params: { name: tool.name }, search: pick(filters), replace: selected !== undefined });
   };
+  const filtersId = JSON.stringify(pick(filters));
   const search = useRef<HTMLInputElement>(null);
   useKeys({ j: () => open(Math.min(index + 1, tools.length - 1)), k: () => open(Math.max(index - 1, 0)), '/': () => search.current?.focus() });
 
@@ -59,6 +60,8 @@ export function ToolList({ filters, selected }: { filters: ToolFilters; selected
       {query.error && tools.length === 0 && <Failure error={query.error} onRetry={() => void query.refetch()} />}
       {query.isSuccess && tools.length === 0 && <EmptyList filters={filters} onClear={() => change({ q: '', source: '', tag: '', effect: '', verdict: '' })} />}
       <List
+        key={filtersId}
+        scrollId={filtersId}
         items={tools}
         label={words.shell.pages.tools}
         keyOf={(tool) => tool.name}
