@@ -18,13 +18,19 @@ Guest = Callable[..., Any]
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
-    async with open_desk(tmp_path) as desk:
-        yield desk
+async def closing() -> AsyncIterator[AsyncExitStack]:
+    """What a test opens for its visitors; it is closed after they have left, so that no page sees it end."""
+    async with AsyncExitStack() as closing:
+        yield closing
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def guest(chromium: Browser) -> AsyncIterator[Guest]:
+async def desk(tmp_path: Path, closing: AsyncExitStack) -> Desk:
+    return await closing.enter_async_context(open_desk(tmp_path))
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def guest(chromium: Browser, closing: AsyncExitStack) -> AsyncIterator[Guest]:
     """Makes visitors, each with a browser of their own; in the end none of them may have a complaint."""
     visitors: list[ConsoleVisitor] = []
     async with AsyncExitStack() as leaving:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 
 from tests.gateway.serving import OPERATOR, Served, served
 from tests.parts import PartMissingError
-from toolpost import ToolContext, tool
+from toolpost import Paused, ToolContext, tool
 from toolpost.console.files import console_folder
 from toolpost.contracts.callers import CallerScope
 from toolpost.contracts.principal import Principal
@@ -197,7 +197,10 @@ async def guests(ctx: ToolContext) -> str:
 async def checkout(ctx: ToolContext, euro: int) -> Any:
     """Look at the products twice, then pay."""
     await asyncio.gather(ctx.call("shop.products", {"count": 2}), ctx.call("shop.products", {"count": 3}))
-    return await ctx.call("bank.transfer", {"to": "supplier", "euro": euro})
+    paid = await ctx.call("bank.transfer", {"to": "supplier", "euro": euro})
+    if isinstance(paid, Paused):
+        ctx.wait_for(paid)
+    return paid
 
 
 TOOLS = [close, order, products, report, stock, guests, checkout]

@@ -34,6 +34,12 @@ class Relay:
     def mend(self) -> None:
         self._is_cut = self._swallows = False
 
+    def lead_to(self, gateway: str) -> None:
+        """Lead new connections to another gateway, and end those to the old one."""
+        self._target = urlsplit(gateway)
+        for writer in self._writers:
+            writer.transport.abort()
+
     def swallow(self) -> None:
         self._swallows = True
 

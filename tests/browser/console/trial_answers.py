@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from playwright.async_api import expect
 from tests.browser.console.conftest import Guest
 from tests.browser.console.desk import Desk, open_desk
 from tests.browser.console.relay import relayed
-from tests.browser.console.visitor import ConsoleVisitor, answer, live, menu, press
+from tests.browser.console.visitor import ConsoleVisitor, answer, enters, live, menu, press
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.programs, pytest.mark.slow]
 
@@ -18,19 +19,21 @@ LIFETIME_S = 8
 EXPIRED = "Nobody answered in time, so the answer is no."
 
 
-async def test_a_card_expires_on_the_screen_by_the_clock_of_the_gateway(tmp_path: Path, guest: Guest) -> None:
-    async with open_desk(tmp_path, limits={"pending_ttl": LIFETIME_S}) as desk:
-        ann: ConsoleVisitor = await guest(desk.url)
-        await ann.context.clock.install(time=(time.time() + 3600) * 1000)
-        tab = await ann.signs_in(await desk.ticket())
-        pending = await desk.asks("bank.transfer", to="ACME", euro=20)
-        await tab.goto(f"{desk.url}/approvals/{pending}")
-        await expect(answer(tab, "approve")).to_be_visible()
-        await expect(tab.get_by_text(EXPIRED, exact=True)).to_be_visible()
+async def test_a_card_expires_on_the_screen_by_the_clock_of_the_gateway(
+    tmp_path: Path, guest: Guest, closing: AsyncExitStack
+) -> None:
+    desk = await closing.enter_async_context(open_desk(tmp_path, limits={"pending_ttl": LIFETIME_S}))
+    ann: ConsoleVisitor = await guest(desk.url)
+    await ann.context.clock.install(time=(time.time() + 3600) * 1000)
+    tab = await ann.signs_in(await desk.ticket())
+    pending = await desk.asks("bank.transfer", to="ACME", euro=20)
+    await tab.goto(f"{desk.url}/approvals/{pending}")
+    await expect(answer(tab, "approve")).to_be_visible()
+    await expect(tab.get_by_text(EXPIRED, exact=True)).to_be_visible()
 
-        await expect(answer(tab, "approve")).to_have_count(0)
-        assert desk.ran("bank.transfer") == []
-        assert (await desk.outcome(pending))["error"]["error_code"] == "question_expired"
+    await expect(answer(tab, "approve")).to_have_count(0)
+    assert desk.ran("bank.transfer") == []
+    assert (await desk.outcome(pending))["error"]["error_code"] == "question_expired"
 
 
 async def test_a_card_that_another_person_answers_says_who_and_offers_nothing_more(desk: Desk, guest: Guest) -> None:
@@ -63,60 +66,66 @@ async def test_of_two_people_who_press_at_the_same_time_one_answers(desk: Desk, 
     assert len(desk.ran("bank.transfer")) == 1
 
 
-async def test_an_answer_whose_confirmation_was_lost_runs_the_call_once(desk: Desk, guest: Guest) -> None:
+async def test_an_answer_whose_confirmation_was_lost_runs_the_call_once(
+    desk: Desk, guest: Guest, closing: AsyncExitStack
+) -> None:
     pending = await desk.asks("bank.transfer", to="ACME", euro=20)
-    async with relayed(desk.url) as relay:
-        ann: ConsoleVisitor = await guest(relay.url)
-        ann.expects_outage = True
-        tab = await ann.signs_in((await desk.ticket()).replace(desk.url, relay.url))
-        await tab.goto(f"{relay.url}/approvals/{pending}")
-        await expect(answer(tab, "approve")).to_be_visible()
-        relay.swallow()
-        await press(answer(tab, "approve"))
-        await desk.outcome(pending)
-        relay.cut()
-        await expect(tab.get_by_text("Sent. Not confirmed yet.")).to_be_visible()
-        relay.mend()
-        await expect(tab.get_by_text("Completed in")).to_be_visible()
+    relay = await closing.enter_async_context(relayed(desk.url))
+    ann: ConsoleVisitor = await guest(relay.url)
+    ann.expects_outage = True
+    tab = await ann.signs_in((await desk.ticket()).replace(desk.url, relay.url))
+    await tab.goto(f"{relay.url}/approvals/{pending}")
+    await expect(answer(tab, "approve")).to_be_visible()
+    relay.swallow()
+    await press(answer(tab, "approve"))
+    await desk.outcome(pending)
+    relay.cut()
+    await expect(tab.get_by_text("Sent. Not confirmed yet.")).to_be_visible()
+    relay.mend()
+    await expect(tab.get_by_text("Completed in")).to_be_visible()
 
     assert len(desk.ran("bank.transfer")) == 1
 
 
-async def test_an_answer_that_never_arrived_is_sent_again_by_itself(desk: Desk, guest: Guest) -> None:
+async def test_an_answer_that_never_arrived_is_sent_again_by_itself(
+    desk: Desk, guest: Guest, closing: AsyncExitStack
+) -> None:
     pending = await desk.asks("bank.transfer", to="ACME", euro=20)
-    async with relayed(desk.url) as relay:
-        ann: ConsoleVisitor = await guest(relay.url)
-        ann.expects_outage = True
-        tab = await ann.signs_in((await desk.ticket()).replace(desk.url, relay.url))
-        await tab.goto(f"{relay.url}/approvals/{pending}")
-        await expect(answer(tab, "approve")).to_be_visible()
-        relay.cut()
-        await press(answer(tab, "approve"))
-        await expect(tab.get_by_text("Sent. Not confirmed yet.")).to_be_visible()
-        assert desk.ran("bank.transfer") == []
-        relay.mend()
-        await expect(tab.get_by_text("Completed in")).to_be_visible()
+    relay = await closing.enter_async_context(relayed(desk.url))
+    ann: ConsoleVisitor = await guest(relay.url)
+    ann.expects_outage = True
+    tab = await ann.signs_in((await desk.ticket()).replace(desk.url, relay.url))
+    await tab.goto(f"{relay.url}/approvals/{pending}")
+    await expect(answer(tab, "approve")).to_be_visible()
+    relay.cut()
+    await press(answer(tab, "approve"))
+    await expect(tab.get_by_text("Sent. Not confirmed yet.")).to_be_visible()
+    assert desk.ran("bank.transfer") == []
+    relay.mend()
+    await expect(tab.get_by_text("Completed in")).to_be_visible()
 
     assert len(desk.ran("bank.transfer")) == 1
 
 
-async def test_a_broken_stream_is_said_and_what_was_missed_comes_by_itself(desk: Desk, guest: Guest) -> None:
-    async with relayed(desk.url) as relay:
-        ann: ConsoleVisitor = await guest(relay.url)
-        ann.expects_outage = True
-        tab = await ann.signs_in((await desk.ticket()).replace(desk.url, relay.url))
-        await menu(tab, "Approvals").click()
-        await expect(tab.get_by_text("Nothing waits for an answer.")).to_be_visible()
-        relay.cut()
-        await expect(tab.get_by_text("Reconnecting in")).to_be_visible()
-        await desk.asks("bank.transfer", to="missed", euro=1)
-        await expect(tab.get_by_role("button", name="Offline", exact=True)).to_be_visible()
-        await expect(tab.get_by_text("Offline. What you see is from")).to_be_visible()
-        relay.mend()
+async def test_a_broken_stream_is_said_and_what_was_missed_comes_by_itself(
+    desk: Desk, guest: Guest, closing: AsyncExitStack
+) -> None:
+    relay = await closing.enter_async_context(relayed(desk.url))
+    ann: ConsoleVisitor = await guest(relay.url)
+    ann.expects_outage = True
+    tab = await ann.signs_in((await desk.ticket()).replace(desk.url, relay.url))
+    await menu(tab, "Approvals").click()
+    await expect(tab.get_by_text("Nothing waits for an answer.")).to_be_visible()
+    relay.cut()
+    await expect(tab.get_by_text("Reconnecting in")).to_be_visible()
+    await desk.asks("bank.transfer", to="missed", euro=1)
+    await expect(tab.get_by_role("button", name="Offline", exact=True)).to_be_visible()
+    await expect(tab.get_by_text("Offline. What you see is from")).to_be_visible()
+    relay.mend()
 
-        await expect(tab.get_by_role("article", name="bank.transfer")).to_be_visible()
-        await expect(live(tab)).to_be_visible()
-        await expect(tab.get_by_text("Offline. What you see is from")).to_have_count(0)
+    await expect(tab.get_by_role("article", name="bank.transfer")).to_be_visible()
+    await expect(live(tab)).to_be_visible()
+    await expect(tab.get_by_text("Offline. What you see is from")).to_have_count(0)
 
 
 async def test_two_tabs_share_one_stream_and_the_second_goes_on_when_the_first_closes(
@@ -136,3 +145,27 @@ async def test_two_tabs_share_one_stream_and_the_second_goes_on_when_the_first_c
 
     await expect(second.get_by_role("article", name="bank.transfer")).to_be_visible()
     assert (before, len(streams)) == (1, 2)
+
+
+async def test_an_old_page_on_a_new_gateway_says_so_and_its_missing_files_break_no_other_page(
+    tmp_path: Path, guest: Guest, closing: AsyncExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = await closing.enter_async_context(open_desk(tmp_path / "old"))
+    relay = await closing.enter_async_context(relayed(old.url))
+    bob: ConsoleVisitor = await guest(relay.url)
+    bob.expects_outage = True
+    tab = await bob.signs_in_with(await old.person("acme:bob"), "/approvals")
+    await expect(tab.get_by_text("Nothing waits for an answer.")).to_be_visible()
+    monkeypatch.setattr("toolpost.gateway.rest.sessions.console_build", lambda: "of a newer console")
+    new = await closing.enter_async_context(open_desk(tmp_path / "new"))
+    relay.lead_to(new.url)
+    await expect(tab.get_by_role("heading", name="Your session ended")).to_be_visible()
+    await enters(tab, await new.person("acme:bob"))
+    await expect(tab.get_by_text("A newer version of the console is available.")).to_be_visible()
+    await bob.context.route("**/InsightPage-*.js", lambda route: route.fulfill(status=404))
+    await menu(tab, "Insight").click()
+    await expect(tab.get_by_text("This page cannot be shown.")).to_be_visible()
+    bob.complaints.clear()  # of the file that is missing
+    await menu(tab, "Tools").click()
+
+    await expect(tab.get_by_role("link", name="bank.transfer")).to_be_visible()

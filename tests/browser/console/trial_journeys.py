@@ -5,6 +5,7 @@ import signal
 import statistics
 import time
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -166,25 +167,25 @@ async def test_a_page_that_was_offline_shows_what_it_missed(desk: Desk, ann: Con
 
 
 async def test_what_a_hostile_tool_writes_is_shown_and_never_run(
-    tmp_path: Path, guest: Guest, figure: Callable[[str], None]
+    tmp_path: Path, guest: Guest, closing: AsyncExitStack, figure: Callable[[str], None]
 ) -> None:
     @tool(name="shop.hostile", side_effects="pure", desc=HOSTILE)
     async def hostile(size: int = 5_000_000) -> Any:
         return {"markup": HOSTILE, "long": "x" * size, "rows": [{HOSTILE: HOSTILE}]}
 
-    async with open_desk(tmp_path, hostile) as desk:
-        ann: ConsoleVisitor = await guest(desk.url, viewport={"width": 1280, "height": 800})
-        pending = await desk.asks("mail.send", to=HOSTILE, subject=HOSTILE * 9, text=HOSTILE + "word" * 100_000)
-        tab = await ann.signs_in(await desk.ticket())
-        await tab.goto(f"{desk.url}/approvals/{pending}")
-        await expect(tab.get_by_text("U+202E").first).to_be_visible()
-        await ann.settles(tab)
-        found = [await axe(tab), await overflowing(tab)]
-        card = await longest_task(tab)
-        await tab.goto(f"{desk.url}/tools/shop.hostile")
-        await tab.get_by_role("button", name="Call", exact=False).first.click()
-        await expect(tab.get_by_text("onerror=alert(1)").last).to_be_visible()
-        found += [await overflowing(tab)]
-        figure(f"longest task with an argument of 400 KB: {card:.0f} ms")
+    desk = await closing.enter_async_context(open_desk(tmp_path, hostile))
+    ann: ConsoleVisitor = await guest(desk.url, viewport={"width": 1280, "height": 800})
+    pending = await desk.asks("mail.send", to=HOSTILE, subject=HOSTILE * 9, text=HOSTILE + "word" * 100_000)
+    tab = await ann.signs_in(await desk.ticket())
+    await tab.goto(f"{desk.url}/approvals/{pending}")
+    await expect(tab.get_by_text("U+202E").first).to_be_visible()
+    await ann.settles(tab)
+    found = [await axe(tab), await overflowing(tab)]
+    card = await longest_task(tab)
+    await tab.goto(f"{desk.url}/tools/shop.hostile")
+    await tab.get_by_role("button", name="Call", exact=False).first.click()
+    await expect(tab.get_by_text("onerror=alert(1)").last).to_be_visible()
+    found += [await overflowing(tab)]
+    figure(f"longest task with an argument of 400 KB: {card:.0f} ms")
 
     assert json.dumps(found) == "[[], [], []]"

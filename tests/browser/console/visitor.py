@@ -34,6 +34,21 @@ STILL = """() => {
   const moves = (one) => one.playState === "running" && one.effect.getTiming().iterations !== Infinity;
   return !document.querySelector('[aria-busy="true"]') && !document.getAnimations().some(moves);
 }"""
+# Scrolls a list by several screens a frame, until it was at its end for a while; gives the number of the last row.
+SCROLL = """async ([label, most]) => {
+  const list = document.querySelector(`ul[aria-label="${label}"]`);
+  let view = list;
+  while (!/(auto|scroll)/.test(getComputedStyle(view).overflowY)) view = view.parentElement;
+  let last = 0;
+  for (let waited = 0; waited < 100 && last < most;) {
+    const before = view.scrollTop;
+    view.scrollTop += 5 * view.clientHeight;
+    await new Promise((done) => requestAnimationFrame(() => setTimeout(done, view.scrollTop > before ? 0 : 20)));
+    waited = view.scrollTop > before ? 0 : waited + 1;
+    for (const row of list.children) last = Math.max(last, Number(row.getAttribute("aria-posinset")));
+  }
+  return last;
+}"""
 REFUSAL = "Failed to load resource: the server responded"
 UNREACHABLE = "Failed to load resource: net::ERR_"
 
@@ -171,6 +186,12 @@ async def overflowing(tab: Page) -> list[str]:
 async def longest_task(tab: Page) -> float:
     """The longest task since the page was opened, in milliseconds; 0 if none took 50."""
     found: float = await tab.evaluate("() => Math.max(0, ...longTasks)")
+    return found
+
+
+async def scrolls(tab: Page, label: str, rows: int) -> int:
+    """Scroll a list over so many rows; gives the number of the last one on the screen."""
+    found: int = await tab.evaluate(SCROLL, [label, rows])
     return found
 
 
