@@ -7,8 +7,8 @@ as associated data, so they cannot be moved to another call, tool or user.
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Iterable, Iterator
-from typing import Any
+from collections.abc import Container, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 from toolpost.contracts.callers import CALLER_KEY_RUN
 from toolpost.contracts.events import JOURNALED, EventCode, StoredEvent
@@ -25,13 +25,14 @@ _HEADS = """
 SELECT nr, run_id, tenant, "user", tool_name, status, started_at, updated_at, last_seq, mac, root_call, open_calls
 FROM runs WHERE TRUE
 """
-_OF_HEAD = """
-SELECT last_id, run_id, tenant, seq, call_id, segments."user", segments.tool_name, correlation_id, events, hash,
+_RUNS_A_QUERY = 200  # a server verifies these in a tenth of the time that single runs take (measured 2026-11)
+_SEGMENTS = """
+SELECT run, last_id, run_id, tenant, seq, call_id, segments."user", segments.tool_name, correlation_id, events, hash,
     forgotten, codes, first_at, last_at
-FROM segments JOIN runs ON runs.nr = segments.run WHERE run = :nr ORDER BY seq
+FROM segments JOIN runs ON runs.nr = segments.run WHERE run = ANY(:runs) ORDER BY run, seq
 """
-_QUESTIONS = f"SELECT {STATUS_COLUMNS}, mac FROM pending WHERE run_id = :run_id AND tenant = :tenant"  # noqa: S608 - constants, here and below
-_JOURNAL = "SELECT call_id FROM journal WHERE run_id = :run_id AND tenant = :tenant AND step = ''"
+_QUESTIONS = f"SELECT run_id, tenant, {STATUS_COLUMNS}, mac FROM pending WHERE run_id = ANY(:ids)"  # noqa: S608 - constants, here and below
+_JOURNAL = "SELECT run_id, tenant, call_id FROM journal WHERE run_id = ANY(:ids) AND step = ''"
 _STRAY_SEGMENTS = "SELECT run, count(*) FROM segments WHERE run NOT IN (SELECT nr FROM runs) GROUP BY run"
 _STRAY_QUESTIONS = f"""
 SELECT {STATUS_COLUMNS}, mac FROM pending
@@ -50,10 +51,8 @@ def verify_log(db: Database, ledger: Ledger, cipher: RowCipher, tenant: str | No
     key = ledger.key
     heads = [RunHead(*row) for row in db.execute(f"{_HEADS} ORDER BY nr")]
     problems = ledger.find_breaks([head.mac for head in heads])
-    for head in heads:
-        if tenant in (None, head.tenant):
-            name = f"run {head.run_id!r} of {head.tenant!r}"
-            problems += [f"{name}: {problem}" for problem in _verify_head(db, key, head)]
+    for head, found in _verify_heads(db, key, [head for head in heads if tenant in (None, head.tenant)]):
+        problems += [f"run {head.run_id!r} of {head.tenant!r}: {problem}" for problem in found]
     for nr, count in db.execute(_STRAY_SEGMENTS):
         problems.append(f"run number {nr}: it has no record, but {count} {'row' if count == 1 else 'rows'} of events")
     problems += _changed_questions(key, db.execute(_STRAY_QUESTIONS + where(tenant=tenant), {"tenant": tenant}))
@@ -67,38 +66,66 @@ def verify_run(db: Database, key: LogKey, cipher: RowCipher, run_id: str, tenant
     if not heads:
         problems = [f"there is no run {run_id!r}"]
     else:
-        problems = [problem for head in heads for problem in _verify_head(db, key, head)]
+        problems = [problem for _, found in _verify_heads(db, key, heads) for problem in found]
     return problems + list(_find_changed_rows(db, key, cipher, tenant=tenant, run_id=run_id))
 
 
-def _verify_head(db: Database, key: LogKey, head: RunHead) -> list[str]:
+class _RunRows(NamedTuple):
+    """The rows of a run: its segments, its questions, and the calls that have a journal entry."""
+
+    segments: list[tuple[Any, ...]]
+    questions: list[tuple[Any, ...]]
+    journal: set[str]
+
+
+def _verify_heads(db: Database, key: LogKey, heads: Sequence[RunHead]) -> Iterator[tuple[RunHead, list[str]]]:
+    for start in range(0, len(heads), _RUNS_A_QUERY):
+        some = heads[start : start + _RUNS_A_QUERY]
+        rows = _read_rows(db, some)
+        for head in some:
+            yield head, _verify_head(key, head, rows[head.nr])
+
+
+def _read_rows(db: Database, heads: Sequence[RunHead]) -> dict[int, _RunRows]:
+    """Return the rows of runs by their numbers."""
+    rows = {head.nr: _RunRows([], [], set()) for head in heads}
+    named = {(head.run_id, head.tenant): rows[head.nr] for head in heads}
+    for nr, *segment in db.execute(_SEGMENTS, {"runs": [*rows]}):
+        rows[nr].segments.append(tuple(segment))
+    ids = {"ids": [str(run_id) for run_id, _ in named]}
+    for run_id, tenant, *question in db.execute(_QUESTIONS, ids):
+        if (run_id, tenant) in named:
+            named[run_id, tenant].questions.append(tuple(question))
+    for run_id, tenant, call_id in db.execute(_JOURNAL, ids):
+        if (run_id, tenant) in named:
+            named[run_id, tenant].journal.add(call_id)
+    return rows
+
+
+def _verify_head(key: LogKey, head: RunHead, rows: _RunRows) -> list[str]:
     try:
-        return _find_problems(db, key, head)
+        return _find_problems(key, head, rows)
     except (AttributeError, TypeError) as error:  # SQLite stores values of any type in any column
         return [f"a row of it contains a value that Toolpost never writes: {error}"]
 
 
-def _find_problems(db: Database, key: LogKey, head: RunHead) -> list[str]:
-    rows = db.execute(_OF_HEAD, {"nr": head.nr}).fetchall()
-    segments = [(segment, segment.unpack()) for segment in (Segment(*row[:-3]) for row in rows)]
+def _find_problems(key: LogKey, head: RunHead, rows: _RunRows) -> list[str]:
+    segments = [(segment, segment.unpack()) for segment in (Segment(*row[:-3]) for row in rows.segments)]
     events = [event for _, unpacked in segments for event in unpacked]
     problems = key.find_breaks(segments, head.chain_start, last_seq=head.seq, mac=head.mac)
     if not problems:
         problems += [
             f"the columns that filters use for event {segment.seq} were changed"
-            for (segment, unpacked), row in zip(segments, rows, strict=True)
+            for (segment, unpacked), row in zip(segments, rows.segments, strict=True)
             if unpacked
             and tuple(row[-3:])
             != (join_codes(tuple(map(int, (one.code for one in unpacked)))), unpacked[0].at, unpacked[-1].at)
         ]
     if not problems and not head.agrees_with(events):
         problems.append(CHANGED_RECORD)
-    values = {"run_id": head.run_id, "tenant": head.tenant}
-    questions = db.execute(_QUESTIONS, values).fetchall()
-    journal = {call_id for (call_id,) in db.execute(_JOURNAL, values)}
     problems += find_second_answers(events)
-    problems += _find_missing_rows(events, {id_ for id_, *_ in questions}, journal)
-    return problems + list(_changed_questions(key, questions))
+    problems += _find_missing_rows(events, {id_ for id_, *_ in rows.questions}, rows.journal)
+    return problems + list(_changed_questions(key, rows.questions))
 
 
 def _find_missing_rows(
