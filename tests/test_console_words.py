@@ -5,7 +5,7 @@ from pathlib import Path
 
 from toolpost.contracts.events import EventCode
 
-WORDS = Path(__file__).parents[1] / "console/src/words.ts"
+WORDS = Path(__file__).parents[1] / "console/src/words/shared.ts"
 
 
 def test_every_type_of_event_has_words() -> None:

@@ -359,7 +359,7 @@ class _Past:
 
 
 def _more_tools() -> list[Any]:
-    @tool(name="warehouse.export_orders", side_effects="read")
+    @tool(name="warehouse.export_orders", side_effects="read", timeout_s=300)
     async def export_orders(ctx: ToolContext, pages: int = 50) -> str:
         """Export all orders as a file; takes a while."""
         ctx.progress("page 31 of 50", fraction=31 / pages)

@@ -1,5 +1,5 @@
 import { useNavigate, useSearch } from '@tanstack/react-router';
-import { useState } from 'react';
+import { lazy, Suspense, useState } from 'react';
 
 import type { Card } from '../../api/types';
 import { PageTitle } from '../../shell/Page';
@@ -11,9 +11,10 @@ import { Segmented } from '../../ui/Tabs';
 import { words } from '../../words';
 import styles from './approvals.module.css';
 import { CardRow } from './CardRow';
-import { Filters } from './Filters';
 import type { CardLists } from './use-card-lists';
 import { useShownCards } from './use-shown-cards';
+
+const Filters = lazy(() => import('./Filters'));
 
 type Tab = 'open' | 'answered' | 'expired';
 
@@ -57,7 +58,9 @@ export function CardList({ lists, selected }: CardListProps) {
           />
         </span>
       </header>
-      <Filters cards={lists.all} />
+      <Suspense fallback={<div className={styles.filters} />}>
+        <Filters cards={lists.all} />
+      </Suspense>
       {newer > 0 && (
         <button type="button" className={styles.newer} onClick={showAll}>
           {words.approvals.newer(newer)}

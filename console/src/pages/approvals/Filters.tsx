@@ -14,7 +14,7 @@ const ANY = '*any*';
 const KINDS = ['approval', 'input', 'consent', 'unknown', 'restart'] as const;
 
 /** The filters of the list; they are in the address. */
-export function Filters({ cards }: { cards: readonly Card[] }) {
+export default function Filters({ cards }: { cards: readonly Card[] }) {
   const search = useSearch({ strict: false });
   const navigate = useNavigate();
   const set = (change: object) => void navigate({ to: '.', search: (now) => ({ ...now, ...change }) });

@@ -19,16 +19,21 @@ const COLUMNS: readonly Column<Run>[] = [
     key: 'tool',
     title: runWords.tool,
     cell: (run) => (
-      <Link to="/runs/$id" params={{ id: run.run_id }} className={styles.tool} onClick={(event) => event.stopPropagation()}>
-        <ToolName name={run.tool_name} />
-      </Link>
+      <>
+        <Link to="/runs/$id" params={{ id: run.run_id }} className={styles.tool} onClick={(event) => event.stopPropagation()}>
+          <ToolName name={run.tool_name} />
+        </Link>
+        <span className={styles.below}>
+          <State run={run} />
+        </span>
+      </>
     ),
   },
-  { key: 'status', title: runWords.state, cell: (run) => <State run={run} /> },
+  { key: 'status', title: runWords.state, wide: true, cell: (run) => <State run={run} /> },
   { key: 'user', title: runWords.user, wide: true, cell: (run) => <Foreign text={run.user} limit={60} /> },
   { key: 'caller', title: runWords.caller, wide: true, cell: (run) => <Caller run={run} /> },
   { key: 'began', title: runWords.began, right: true, cell: (run) => <Moment at={run.started_at} /> },
-  { key: 'took', title: runWords.took, right: true, cell: (run) => <Took run={run} /> },
+  { key: 'took', title: runWords.took, right: true, cell: (run) => <span className={styles.took}><Took run={run} /></span> },
   { key: 'work', title: runWords.work, right: true, wide: true, cell: (run) => formatDuration(run.work_ms) },
   { key: 'events', title: runWords.events, right: true, wide: true, cell: (run) => run.events.toLocaleString() },
 ];
