@@ -8,7 +8,7 @@ import { BrokenPage } from './shell/BrokenPage';
 import { Root } from './shell/Root';
 import { NoSuchPage } from './shell/NoSuchPage';
 
-const root = createRootRoute({ component: Root, notFoundComponent: NoSuchPage });
+const root = createRootRoute({ component: Root, notFoundComponent: NoSuchPage, errorComponent: BrokenPage });
 
 // ---------------------------------------------------------------- Now
 

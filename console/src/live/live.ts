@@ -143,7 +143,7 @@ async function onceAlone(task: () => Promise<void>, signal: AbortSignal): Promis
     if ('locks' in navigator) await navigator.locks.request(NAME, { signal }, task);
     else await task();
   } catch {
-    if (!signal.aborted) changeStream({ kind: 'waiting', at: Infinity, offline: true });
+    if (!signal.aborted) changeStream({ kind: 'waiting', at: Infinity, offline: true, stopping: false });
   }
 }
 

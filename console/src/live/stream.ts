@@ -7,8 +7,8 @@ import { readEvents, type ServerEvent } from './sse';
 export type StreamState =
   | { kind: 'connecting' }
   | { kind: 'open' }
-  /** `at` is when it connects again, in milliseconds on the gateway's clock. */
-  | { kind: 'waiting'; at: number; offline: boolean };
+  /** `at` is when it connects again, in milliseconds on the gateway's clock; `stopping` is what the gateway said of itself. */
+  | { kind: 'waiting'; at: number; offline: boolean; stopping: boolean };
 
 export interface StreamOptions {
   /** Opens the stream after an event, or from now on. */
@@ -31,6 +31,7 @@ export async function follow({ open, lastId, onEvent, onState, signal }: StreamO
   const stopped = () => signal.aborted;
   while (!stopped()) {
     let retryAfter: number | undefined;
+    let stopping = false;
     try {
       onState({ kind: 'connecting' });
       const response = await open(last, signal);
@@ -45,11 +46,12 @@ export async function follow({ open, lastId, onEvent, onState, signal }: StreamO
       const problem = Problem.of(error);
       if (problem.status === 401 || problem.status === 403) throw problem;
       retryAfter = problem.retryAfter;
+      stopping = problem.code === 'stopping';
     }
     if (stopped()) return;
     const wait = retryAfter === undefined ? waitOf(failures) : retryAfter * 1000;
     failures += 1;
-    onState({ kind: 'waiting', at: gatewayNow() * 1000 + wait, offline: failures > 3 });
+    onState({ kind: 'waiting', at: gatewayNow() * 1000 + wait, offline: failures > 3, stopping });
     await pause(wait, signal);
   }
 }

@@ -1,5 +1,4 @@
-import { useState } from 'react';
-
+import { isNewer } from '../api/own-build';
 import { useMe } from '../api/session';
 import { formatClockSeconds } from '../format/time';
 import { textOf } from '../live/events';
@@ -15,8 +14,8 @@ import styles from './Shell.module.css';
 export function Banner() {
   const { stream, since } = useLive();
   const refused = useConfigRefusal();
-  const build = useMe().server.build;
-  const [ownBuild] = useState(build);
+  const me = useMe();
+  if (stream.kind === 'waiting' && stream.stopping) return <Line bad>{words.banner.stopping}</Line>;
   if (stream.kind === 'waiting' && stream.offline) {
     return <Line bad>{words.banner.offline(formatClockSeconds(since))}</Line>;
   }
@@ -27,7 +26,7 @@ export function Banner() {
       </Line>
     );
   }
-  if (build !== ownBuild) {
+  if (isNewer(me)) {
     return (
       <Line>
         {words.banner.newer} <Button onClick={() => location.reload()}>{words.banner.reload}</Button>

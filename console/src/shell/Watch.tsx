@@ -1,13 +1,15 @@
 import { useQuery } from '@tanstack/react-query';
 import { useRouterState } from '@tanstack/react-router';
-import { useEffect, useMemo, useRef, useState } from 'react';
+import { useEffect, useMemo, useRef, useState, useSyncExternalStore } from 'react';
 
+import { refreshMe } from '../api/own-build';
 import { openCardsQuery } from '../api/queries';
 import { useMe } from '../api/session';
 import type { Card } from '../api/types';
 import { mayAnswer } from '../cards/answering';
 import { onFinished, type Phase } from '../cards/answers';
 import { shortUser } from '../cards/kinds';
+import { isLive, onLive } from '../live/live';
 import { visible } from '../ui/foreign-text';
 import { toast } from '../ui/Toast';
 import { words } from '../words';
@@ -24,11 +26,20 @@ export function Watch() {
   const count = mine?.length ?? 0;
   useEffect(() => showWaiting(count), [count]);
   useFinishedToasts();
+  useFreshMe();
   return (
     <span className="visually-hidden" role="status">
       {useAnnouncement(mine)}
     </span>
   );
+}
+
+/** Each time the stream opens, the gateway may be another one, or the person may have other scopes. */
+function useFreshMe(): void {
+  const isOpen = useSyncExternalStore(onLive, isLive);
+  useEffect(() => {
+    if (isOpen) void refreshMe();
+  }, [isOpen]);
 }
 
 /** What came of an answer, when its card is no longer on the screen. */

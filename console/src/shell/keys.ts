@@ -60,9 +60,9 @@ function isLetter(event: KeyboardEvent): boolean {
   return event.key.length === 1 && !event.metaKey && !event.ctrlKey;
 }
 
-/** A dialog has the keyboard to itself. */
+/** A dialog has the keyboard to itself; a toast, which is one for assistive technology, does not. */
 function inDialog(): boolean {
-  return document.querySelector('[role="dialog"], [role="alertdialog"], [role="menu"], [role="listbox"]') !== null;
+  return document.querySelector('[role="dialog"]:not([data-toast]), [role="alertdialog"], [role="menu"], [role="listbox"]') !== null;
 }
 
 function isTyping(target: EventTarget | null): boolean {

@@ -15,7 +15,7 @@ export function toast(title: string, more?: ReactNode): void {
 
 function ToastList() {
   return Base.useToastManager().toasts.map((one) => (
-    <Base.Root key={one.id} toast={one} className={styles.toast}>
+    <Base.Root key={one.id} toast={one} data-toast className={styles.toast}>
       <Base.Content className={styles.content}>
         <div className="grow">
           <Base.Title className={styles.title} />

@@ -127,11 +127,10 @@ async def open_busy_desk(folder: Path) -> AsyncGenerator[Busy]:
         config.write_text(yaml.safe_dump(_settings(folder, catalog.url, billing.url, notes.url), sort_keys=False))
         await _pin(folder, config)
         shown = await _remember(folder / "data")
-        async with open_desk(folder, *_more_tools(), config=config) as desk, asyncio.TaskGroup() as background:
-            busy = await _work(desk, background, shown)
-            yield busy
+        async with open_desk(folder, *_more_tools(), config=config) as desk:
+            yield await _work(desk, shown)
             for run in (await desk.gate.http.get("/api/v1/runs", params={"status": "running"})).json()["items"]:
-                await desk.gate.http.post(f"/api/v1/runs/{run['id']}/cancel")
+                await desk.gate.http.post(f"/api/v1/runs/{run['run_id']}/cancel")
 
 
 @asynccontextmanager
@@ -401,7 +400,7 @@ async def _order(_received: Received, writer: asyncio.StreamWriter) -> None:
     writer.write(reply(200, json.dumps(body).encode(), content_type="application/json"))
 
 
-async def _work(desk: Desk, background: asyncio.TaskGroup, run_id: str) -> Busy:
+async def _work(desk: Desk, run_id: str) -> Busy:
     keys = {agent: await _key(desk, agent, user) for agent, user in AGENTS.items()}
 
     async def call(agent: str, tool: str, **arguments: Any) -> dict[str, Any]:
@@ -431,7 +430,8 @@ async def _work(desk: Desk, background: asyncio.TaskGroup, run_id: str) -> Busy:
     await call("support-bot", "shop.guests")
     await call("support-bot", "deploy.restart", service="checkout")
     await call("support-bot", "warehouse.book", order=7)
-    background.create_task(call("pricing-bot", "warehouse.export_orders"))
+    body = {"tool": "warehouse.export_orders", "mode": "async"}
+    await desk.gate.http.post("/api/v1/calls", json=body, headers=keys["pricing-bot"])
     await desk.gate.box.store.events.flush()
     return Busy(desk, first["pending"]["id"], change["pending"]["id"], run_id)
 

@@ -12,7 +12,7 @@ const GROUPS: Record<keyof typeof auditWords.groups, string> = {
   sources: 'SOURCE_*,BREAKER_*,CATALOG_CHANGED,DEFINITION_CHANGED',
   accounts: 'ACCOUNT_*',
   sessions: 'CALLER_KEY_*,SESSION_*,TICKET_REFUSED',
-  configuration: 'CONFIG_*',
+  configuration: 'CONFIG_*,DATABASE_RESTORED',
   tasks: 'TASK_*,TURN_FAILED,MESSAGE_*,REASON_DONE,STEPS_REFLECTED,REFLECTION_*,NEED_MORE_INFO',
 };
 
