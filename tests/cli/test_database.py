@@ -46,6 +46,16 @@ def test_a_check_shows_the_version_and_what_does_not_verify(toolpost: Run, home:
     assert "was changed" in tampered.json["checks"][-1]["text"]
 
 
+def test_a_check_finds_a_missing_table(toolpost: Run, home: Path, waiting: str) -> None:
+    with closing(sqlite3.connect(home / ".toolpost" / "toolpost.db")) as db:
+        db.execute("DROP TABLE cancels")
+
+    checked = toolpost("db", "check", "--json")
+
+    assert checked.code == 1
+    assert "are missing: cancels; restore a backup" in checked.json["checks"][-1]["text"]
+
+
 def test_a_check_tells_a_key_that_is_not_that_of_the_data(toolpost: Run, home: Path, waiting: str) -> None:
     (home / ".toolpost" / "key").unlink()
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -178,6 +179,24 @@ async def test_a_move_that_is_killed_changes_nothing(sqlite: Kept, server: Kept,
     assert without_numbers(server.content()) == without_numbers(before)
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_a_backup_that_is_interrupted_leaves_no_file(
+    server: Kept, tmp_path: Path, url: str, number: signal.Signals
+) -> None:
+    async with server.open() as box:
+        await fill(box)
+    (tmp_path / "toolpost.yaml").write_text("data_dir: data\ndatabase: ${THE_DATABASE}\n")
+    with psycopg.connect(url) as blocker, psycopg.connect(url, autocommit=True) as observer:
+        blocker.execute("LOCK TABLE toolpost.segments")
+        with db("backup", "backup.zip", folder=tmp_path, url=url) as saving:
+            await asyncio.to_thread(wait_for_lock, observer)
+            saving.send_signal(number)
+            said, _ = saving.communicate()
+
+    assert (saving.returncode, said) == (130, "interrupted; no backup was written.\n")
+    assert not [*tmp_path.glob("backup*")]
+
+
 def test_a_migration_that_is_killed_leaves_nothing_behind(tmp_path: Path, url: str) -> None:
     (tmp_path / "toolpost.yaml").write_text("data_dir: data\ndatabase: ${THE_DATABASE}\n")
     with psycopg.connect(url) as blocker, psycopg.connect(url, autocommit=True) as observer:
@@ -289,7 +308,9 @@ def test_a_check_finds_a_pooler_that_drops_notifications(
     assert any(text.startswith("broken: notifications do not arrive: a connection pooler") for text in found)
 
 
-async def test_a_check_finds_a_newer_version_and_a_moved_database(server: Kept, sqlite: Kept, url: str) -> None:
+async def test_a_check_finds_a_newer_version_missing_tables_and_a_moved_database(
+    server: Kept, sqlite: Kept, url: str
+) -> None:
     async with server.open() as box:
         await fill(box)
     with psycopg.connect(url) as connection:
@@ -297,8 +318,13 @@ async def test_a_check_finds_a_newer_version_and_a_moved_database(server: Kept, 
     newer = texts(server)
     with psycopg.connect(url) as connection:
         connection.execute("DELETE FROM toolpost.migrations WHERE number = 999")
+        connection.execute("ALTER TABLE toolpost.cancels RENAME TO other")
+    incomplete = texts(server)
+    with psycopg.connect(url) as connection:
+        connection.execute("ALTER TABLE toolpost.other RENAME TO cancels")
     await move(server.place, sqlite.place)
 
+    assert incomplete[-1].endswith("are missing: cancels; restore a backup")
     assert newer == ["broken: version 999, newer than this toolpost knows (1); upgrade it"]
     assert any("was moved to" in text for text in texts(server))
 

@@ -1,6 +1,9 @@
 """Backups that are made while a store is used, and what becomes of the calls that were open in them."""
 
 import asyncio
+import json
+import secrets
+import time
 import zipfile
 from pathlib import Path
 
@@ -16,8 +19,9 @@ from tests.stores.places import (
     settle_unknown_calls,
 )
 from toolpost import Paused
+from toolpost.contracts.clock import Clock
 from toolpost.contracts.errors import StoreError
-from toolpost.stores.backups import back_up
+from toolpost.stores.backups import back_up, restore
 from toolpost.testing.stores.samples import artifact
 
 
@@ -81,6 +85,46 @@ async def test_positions_of_events_never_repeat(backup: Path, before: Kept, afte
 
     assert "new" in repr([event.payload for event in followed])
     assert followed[-1].id < 2**53
+
+
+async def test_a_backup_of_yesterday_leaves_room_for_the_positions_of_a_day(
+    backup: Path, before: Kept, after: Kept
+) -> None:
+    after.take_key(before)
+    tomorrow = Clock(wall=lambda: time.time() + 86_400)
+
+    done = restore(after.place.backend, after.options._replace(clock=tomorrow), backup)
+
+    assert done.position > 86_400 * 10_000 * 4096
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [({"schema": 999}, "has version 999, this toolpost knows versions up to"), ({"format": 2}, "in a newer format")],
+)
+async def test_a_backup_of_a_newer_version_is_refused(
+    backup: Path, before: Kept, after: Kept, tmp_path: Path, change: dict[str, int], reason: str
+) -> None:
+    after.take_key(before)
+    newer = tmp_path / "newer.zip"
+    with zipfile.ZipFile(backup) as old, zipfile.ZipFile(newer, "w") as new:
+        for name in old.namelist():
+            data = old.read(name)
+            new.writestr(name, json.dumps({**json.loads(data), **change}) if name == "manifest.json" else data)
+
+    with pytest.raises(StoreError, match=reason):
+        after.restore(newer)
+    assert [path.name for path in after.folder.iterdir()] == ["key"]
+
+
+@pytest.mark.programs
+async def test_a_backup_on_a_full_disk_is_refused_and_leaves_no_file(before: Kept, small_disk: Path) -> None:
+    async with before.open() as box:
+        await box.store.artifacts.put(secrets.token_bytes(1 << 21), artifact())
+
+    with pytest.raises(StoreError, match=r"cannot be written: No space left on device; free some space"):
+        before.back_up(small_disk / "backup.zip")
+    assert not [*small_disk.iterdir()]
 
 
 async def test_a_backup_is_complete_while_others_write(before: Kept, after: Kept, tmp_path: Path) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-from collections.abc import Mapping
+import signal
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 app = Commands(help="Migrate, check, back up, restore and move the database.", no_args_is_help=True)
 
+T = TypeVar("T")
 _ENVIRONMENT = "env:"
 Verify = Annotated[
     bool, typer.Option("--verify", help="Also verify the event log and all rows that grant rights; reads everything.")
@@ -49,7 +51,7 @@ def migrate(common: CommonOptions) -> None:
 
         options = _options(common)
         backend = find_portable(options)
-        done = await asyncio.to_thread(backend.migrate, options)
+        done = _interruptible(partial(backend.migrate, options))
         place = backend.describe(options)
         if output.as_json:
             output.document({"database": place, "from": done.before, "to": done.after})
@@ -75,7 +77,7 @@ def check(common: CommonOptions, verify: Verify = False) -> None:
 
         options = _options(common)
         backend = find_backend(options.database)
-        checks = await asyncio.to_thread(lambda: list(backend.check(options)))
+        checks = list(backend.check(options))
         broken = any(one.status == "broken" for one in checks)
         if verify and not broken:
             found = await _verify(options)
@@ -100,7 +102,7 @@ def backup(common: CommonOptions, target: Target) -> None:
 
         output.interruption = "no backup was written."
         options = _options(common)
-        done = await asyncio.to_thread(back_up, find_portable(options), options, target)
+        done = _interruptible(partial(back_up, find_portable(options), options, target))
         manifest, size = done.manifest, done.path.stat().st_size
         if output.as_json:
             facts = {"rows": dict(manifest.rows), "contents": manifest.contents, "missing": done.missing}
@@ -137,7 +139,7 @@ def restore(common: CommonOptions, source: Source) -> None:
         output.interruption = "nothing was restored; run the command again."
         options = _options(common)
         backend = find_portable(options)
-        done = await asyncio.to_thread(restore, backend, options, source)
+        done = _interruptible(partial(restore, backend, options, source))
         problems = await announce_restore(backend, options, done)
         place, rows = backend.describe(options), done.manifest.rows
         if output.as_json:
@@ -184,6 +186,17 @@ def move(common: CommonOptions, to: To) -> None:
         return _report_problems(done.problems, output)
 
     run_command(work, common)
+
+
+def _interruptible(work: Callable[[], T]) -> T:
+    """Do work that blocks; a signal ends it with KeyboardInterrupt, and what it has begun is rolled back."""
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
+    try:
+        return work()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _options(common: CommonOptions) -> StoreOptions:

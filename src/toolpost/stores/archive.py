@@ -109,9 +109,9 @@ class ArchiveWriter:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
-        with suppress(OSError, ValueError):
-            self._zip.close()
-        self._file.close()
+        for part in (self._zip, self._file):
+            with suppress(OSError, ValueError):  # it is complete, or deleted
+                part.close()
         self._part.unlink(missing_ok=True)
         if isinstance(error, OSError):
             raise self._unwritable(error) from error

@@ -6,7 +6,7 @@ are copied unchanged: hashes and MACs stay valid, and encrypted values are not d
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
@@ -183,6 +183,13 @@ def open_log(key: bytes, cipher: Cipher, place: str) -> LogKey:
     if log_key is None:
         raise wrong_key(f"the data of {place!r}", cipher)
     return log_key
+
+
+def refuse_missing(tables: Collection[str], place: str) -> None:
+    """Raise StoreError if a database lacks a table."""
+    missing = [table for table in (*COPIED, "ledger") if table not in tables]
+    if missing:
+        raise StoreError(f"tables of {place!r} are missing: {', '.join(missing)}; restore a backup")
 
 
 def refuse_version(version: int, newest: int, place: str) -> None:

@@ -16,11 +16,13 @@ from toolpost.stores.postgres.database import MIGRATIONS, Connection, Database, 
 from toolpost.stores.postgres.key_rotation import check_key
 from toolpost.stores.postgres.transfer import refuse_moved
 from toolpost.stores.registry import StoreCheck
+from toolpost.stores.transfer import refuse_missing
 
 _CHANNEL = "toolpost_check"
 NOTIFIED_S = 3.0
 _CLOCKS_S = 5.0
 _SERVER = "SELECT split_part(version(), ' ', 2), pg_size_pretty(pg_database_size(current_database()))"
+_TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = 'toolpost'"
 _DURABLE = "SELECT current_setting('fsync'), current_setting('synchronous_commit')"
 _OWNERS = "SELECT host, dead_at IS NULL AND until > toolpost.now() FROM owners"
 
@@ -39,6 +41,7 @@ def check_database(database: Database, make_cipher: Callable[[Path], Cipher], fo
             if not read_version(db):
                 return
             refuse_moved(db, database.place)
+            refuse_missing({name for (name,) in db.execute(_TABLES)}, database.place)
             check_key(db, make_cipher(folder), database.place)
             yield _check_owners(db)
     except (psycopg.Error, StoreError) as error:

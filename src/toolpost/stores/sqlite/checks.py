@@ -14,6 +14,9 @@ from toolpost.stores.sqlite.database import DATABASE, MIGRATIONS, OWNERS, open_r
 from toolpost.stores.sqlite.key_check import check_key
 from toolpost.stores.sqlite.liveness import count_living
 from toolpost.stores.sqlite.transfer import refuse_moved
+from toolpost.stores.transfer import refuse_missing
+
+_TABLES = "SELECT name FROM sqlite_master WHERE type = 'table'"
 
 
 def check_folder(folder: Path, make_cipher: Callable[[Path], Cipher]) -> Iterator[StoreCheck]:
@@ -29,6 +32,7 @@ def check_folder(folder: Path, make_cipher: Callable[[Path], Cipher]) -> Iterato
             if version.status == "broken":
                 return
             refuse_moved(db, path)
+            refuse_missing({name for (name,) in db.execute(_TABLES)}, str(path))
             check_key(db, make_cipher(folder), path)
     except (sqlite3.Error, StoreError) as error:
         message = error.message if isinstance(error, StoreError) else f"{path}: {error}"
