@@ -285,10 +285,11 @@ class PendingStore(Protocol):
     """Pending actions; arguments, payloads and answers are encrypted."""
 
     async def add(self, action: PendingAction, *, unless_waiting: bool = False) -> PendingAction | None:
-        """Store a new pending action and return None.
+        """Store a new pending action in place of the journaled intent of its call, and return None.
 
-        With `unless_waiting`, if an open action has the same `same_call`, store nothing and return that action. Of
-        several processes that add the same call concurrently, one stores it.
+        Both change in one transaction, so a crash neither loses the call nor leaves it with both. With
+        `unless_waiting`, if an open action has the same `same_call`, store nothing and return that action. Of several
+        processes that add the same call concurrently, one stores it.
         """
         ...
 

@@ -52,7 +52,8 @@ class PauseWriter:
         question = with_answerers(question, approvals, unattended=_is_unattended(attempt.request))
         action = self._action(attempt, runtime, question, validated)
         paused = await paused_outcome(self._store.pending, action)
-        writing = self._background.start(self._write(action, journaled=attempt.journaled))
+        # A resumed call is never the same as another.
+        writing = self._background.start(self._store.pending.add(action, unless_waiting=not action.answers))
         try:
             waiting = await asyncio.shield(writing)
         except asyncio.CancelledError:
@@ -86,13 +87,6 @@ class PauseWriter:
             return None
         attempt.joined = True
         return await paused_outcome(self._store.pending, waiting)
-
-    async def _write(self, action: PendingAction, *, journaled: bool) -> PendingAction | None:
-        """Write an action, unless the same call waits already; a resumed call is never the same."""
-        waiting = await self._store.pending.add(action, unless_waiting=not action.answers)
-        if journaled:
-            await self._store.journal.forget(action.call_id, "")
-        return waiting
 
     async def _join(
         self, attempt: Attempt, runtime: ToolRuntime, action: PendingAction, waiting: PendingAction

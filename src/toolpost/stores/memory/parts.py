@@ -36,14 +36,16 @@ Listed = TypeVar("Listed", PendingAction, ArtifactRef)
 class MemoryPendingStore:
     """Pending actions by ID; a lock makes claims atomic between threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, journal: MemoryJournal) -> None:
         self._lock = threading.Lock()
+        self._journal = journal
         self.actions: dict[str, PendingAction] = {}
         self._changes = Changes(self._statuses)
         self._newest: dict[str, str] = {}  # the id of the newest action, by its `same_call`
 
     async def add(self, action: PendingAction, *, unless_waiting: bool = False) -> PendingAction | None:
         with self._lock:
+            self._journal.end_intent(action.call_id)
             waiting = self._waiting(action.same_call, action.created_at) if unless_waiting else None
             if waiting is not None:
                 return copy_action(waiting)
@@ -222,6 +224,12 @@ class MemoryJournal:
 
     async def forget(self, call_id: str, step: str) -> None:
         self.entries.pop((call_id, step), None)
+
+    def end_intent(self, call_id: str) -> None:
+        """Remove the intent of a call that has no result."""
+        entry = self.entries.get((call_id, ""))
+        if entry is not None and not entry.done:
+            del self.entries[call_id, ""]
 
     async def find(self, call_id: str, step: str) -> JournalEntry | None:
         entry = self.entries.get((call_id, step))

@@ -49,7 +49,7 @@ class MemoryStore:
         self._key = LogKey(clock.secret_bytes(KEY_BYTES))
         self.events = MemoryEventLog(max_events=max_events, clock=clock)
         self.journal = MemoryJournal(self.owner_id)
-        self.pending = MemoryPendingStore()
+        self.pending = MemoryPendingStore(self.journal)
         self.idempotency = MemoryIdempotencyStore(clock.wall)
         self.caller_keys = MemoryCallerKeys()
         self.webhooks = MemoryWebhookStore()

@@ -23,6 +23,7 @@ INSERT INTO pending ({STATUS_COLUMNS}, action, mac, same_call) VALUES (
     :action, :mac, :same_call
 ) ON CONFLICT DO NOTHING
 """  # noqa: S608 - constants, here and below
+_END_INTENT = "DELETE FROM journal WHERE call_id = :call_id AND step = '' AND result IS NULL"
 _STATUS = f"SELECT {STATUS_COLUMNS}, mac FROM pending WHERE id = ANY(:ids)"  # noqa: S608
 _RENEW = "UPDATE pending SET action = :action WHERE id = :id"
 _SET_MAC = "UPDATE pending SET mac = :mac WHERE id = :id"
@@ -99,6 +100,7 @@ class SQLPendingStore:
         def work(db: Database) -> PendingAction | None:
             if unless_waiting and same_call is not None:
                 db.lock(f"same call {same_call.hex()}")
+            db.execute(_END_INTENT, {"call_id": action.call_id})
             waiting = self._waiting(db, action.same_call, action.created_at) if unless_waiting else None
             if waiting is not None:
                 return waiting

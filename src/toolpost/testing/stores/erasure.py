@@ -151,9 +151,9 @@ class ErasureTests(StoreFixtures):
         assert await store.artifacts.read(shared[1].id, tenant="acme") == b"the same"
 
     async def test_running_calls_are_counted_and_erased_later(self, store: Store) -> None:
-        await store.journal.begin(intent("call_1"))
         await store.pending.add(question())
         await store.pending.claim("ask_1", APPROVE, by="acme:boss", at=1500.0)
+        await store.journal.begin(intent("call_1"))
         await store.idempotency.reserve(ANN, "k1", key_record())
 
         assert _counted(await store.forget(ANN)) == {"under_way": 2}

@@ -9,7 +9,7 @@ from toolpost.contracts.errors import StoreError
 from toolpost.contracts.questions import PendingStatus, Question
 from toolpost.contracts.storage import Store
 from toolpost.testing.stores.base import StoreFixtures
-from toolpost.testing.stores.samples import ANN, APPROVE, BOB, EVE, question
+from toolpost.testing.stores.samples import ANN, APPROVE, BOB, EVE, intent, question
 
 
 class PendingTests(StoreFixtures):
@@ -31,6 +31,19 @@ class PendingTests(StoreFixtures):
         assert await store.pending.get("ask_1") == action
         with pytest.raises(StoreError, match="'ask_1'"):  # the id is taken
             await store.pending.add(question(who=EVE))
+
+    async def test_an_action_replaces_the_intent_of_its_call(self, store: Store) -> None:
+        await store.journal.begin(intent("call_1"))
+        await store.journal.begin(intent("call_1", "step"))
+        await store.journal.begin(intent("call_2"))
+        await store.journal.finish("call_2", "", "done")
+        await store.pending.add(question())
+        await store.pending.add(question("ask_2", call_id="call_2"))
+
+        assert await store.journal.find("call_1", "") is None
+        assert await store.journal.find("call_1", "step") is not None
+        assert (found := await store.journal.find("call_2", "")) is not None
+        assert found.result == "done"
 
     async def test_an_action_is_not_visible_to_another_tenant(self, store: Store) -> None:
         await store.pending.add(question())
