@@ -218,8 +218,7 @@ class InFlightCalls:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: int | None = None  # of the loop
         self._is_closed = False
-        self._attempts: set[Attempt] = set()
-        self.leave = self._attempts.discard  # removes a call; the timer stays armed and checks the calls left
+        self._attempts: dict[Attempt, None] = {}  # in the order in which they began
         self._timer: asyncio.TimerHandle | None = None
         self._armed_for = NEVER
 
@@ -254,10 +253,14 @@ class InFlightCalls:
         attempt = Attempt(
             request, runtime, call, snapshot, began, deadline, timeout_s, task, cancelling, request.started, self._clock
         )
-        self._attempts.add(attempt)
+        self._attempts[attempt] = None
         if deadline < self._armed_for:
             self._arm(deadline)
         return attempt
+
+    def leave(self, attempt: Attempt) -> None:
+        """Remove a call; the timer stays armed and checks the calls left."""
+        self._attempts.pop(attempt, None)
 
     def move_deadline(self, attempt: Attempt, timeout_s: float) -> None:
         """Change the timeout of a running call, from its start."""
@@ -306,7 +309,7 @@ class InFlightCalls:
         others = [attempt for attempt in self._attempts if attempt.task is not me]
         for attempt in others:
             attempt.stop("stopping" if PARKED in attempt.request.answers else "cancelled")
-        await _poll(lambda: self._attempts.isdisjoint(others), within_s=patience_s)
+        await _poll(lambda: self._attempts.keys().isdisjoint(others), within_s=patience_s)
 
     async def finish(self, source: ToolSource | None = None, *, within_s: float) -> None:
         """Wait until no call is running, or none on a source, for at most `within_s` seconds."""

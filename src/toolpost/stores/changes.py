@@ -37,7 +37,7 @@ class Changes:
         self._lock = threading.Lock()
         self._poller: asyncio.Task[None] | None = None
         self._nudged = asyncio.Event()
-        self.waiters: dict[Topic, set[_Waiter]] = {}
+        self.waiters: dict[Topic, dict[_Waiter, None]] = {}  # in the order in which they began to wait
 
     async def wait(self, known: Mapping[Topic, Any], *, timeout_s: float) -> Mapping[Topic, Any]:
         """Wait until a topic has another state than in `known`; return the states, or `known` after `timeout_s`."""
@@ -48,7 +48,7 @@ class Changes:
             waiters = {topic: _Waiter(state, woken) for topic, state in known.items()}
             with self._lock:
                 for topic, waiter in waiters.items():
-                    self.waiters.setdefault(topic, set()).add(waiter)
+                    self.waiters.setdefault(topic, {})[waiter] = None
             try:
                 # After registration: a change in between must not be missed.
                 states = await self._read_states(known.keys())
@@ -98,8 +98,8 @@ class Changes:
     def _remove(self, waiters: Mapping[Topic, _Waiter]) -> None:
         with self._lock:
             for topic, waiter in waiters.items():
-                others = self.waiters.get(topic, set())
-                others.discard(waiter)
+                others = self.waiters.get(topic, {})
+                others.pop(waiter, None)
                 if not others:
                     self.waiters.pop(topic, None)
 

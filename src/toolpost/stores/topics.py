@@ -35,4 +35,4 @@ def notify_events(changes: Changes, batch: Sequence[Item]) -> None:
     calls = [item.call for item in batch if isinstance(item, RunEvent)]
     if calls:
         changed = {EVENTS, *(run_topic(call.tenant, call.run_id) for call in calls)}
-        changes.notify(changed.intersection(waited))
+        changes.notify(topic for topic in waited if topic in changed)
