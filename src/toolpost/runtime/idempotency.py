@@ -14,7 +14,7 @@ from toolpost.policy.call_hashes import digest
 from toolpost.runtime.persistence import current_outcome, dump_outcome, paused_outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from toolpost.contracts.calls import RequestedCall, ValidatedCall
     from toolpost.runtime.attempt import Attempt
@@ -101,23 +101,31 @@ class OutcomeRecorder:
         self._keys = keys
         self._background = background
 
-    async def record(self, attempt: Attempt, outcome: Outcome) -> None:
-        """Write an outcome; a cancellation of the caller does not stop the write."""
-        await asyncio.shield(self._background.start(self._record(attempt, outcome)))
+    async def record(self, attempt: Attempt, outcome: Outcome, emit_end: Callable[[], None]) -> None:
+        """Write an outcome, and then emit the end; a cancellation of the caller does not stop the write.
 
-    async def _record(self, attempt: Attempt, outcome: Outcome) -> None:
+        Return when it is written, or when it is known that this takes longer.
+        """
+        await asyncio.shield(self._background.start(self._record(attempt, outcome, emit_end)))
+
+    async def _record(self, attempt: Attempt, outcome: Outcome, emit_end: Callable[[], None]) -> None:
         request, data = attempt.request, dump_outcome(outcome)
         try:
             await self._write(attempt, outcome, data)
         except StoreError as error:
             _log.error("the result of %s (%s) is not recorded yet: %s", request.call_id, request.tool_name, error)
-            self._background.retry_write(partial(self._write_later, attempt, outcome, data))
+            self._background.retry_write(partial(self._write_later, attempt, outcome, data, emit_end))
+        else:
+            emit_end()
 
-    async def _write_later(self, attempt: Attempt, outcome: Outcome, data: Mapping[str, Any]) -> None:
+    async def _write_later(
+        self, attempt: Attempt, outcome: Outcome, data: Mapping[str, Any], emit_end: Callable[[], None]
+    ) -> None:
         """Write an outcome when the store is available again; a known result must not become a question."""
         if attempt.journaled and await self._journal.find(attempt.request.call_id, "") is None:
             attempt.journaled = False  # the intent was never written
         await self._write(attempt, outcome, data)
+        emit_end()
 
     async def _write(self, attempt: Attempt, outcome: Outcome, data: Mapping[str, Any]) -> None:
         if attempt.journaled:

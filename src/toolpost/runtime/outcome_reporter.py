@@ -1,4 +1,7 @@
-"""Outcomes of calls that end without running: denied, expired, cancelled, or as an answer reports."""
+"""Outcomes of calls that end without running: denied, expired, cancelled, or as an answer reports.
+
+Their ends are emitted after the outcomes are stored: after a crash in between, recovery emits them.
+"""
 
 from __future__ import annotations
 
@@ -63,37 +66,45 @@ class OutcomeReporter:
             content = outcome.content if isinstance(outcome, Completed) else None
             self._emitter.emit_end(self._ref(of), outcome, summary=summary_of(content))
 
+    def emit_unanswered(self, action: PendingAction, outcome: Failed) -> None:
+        """Emit the end of a call whose question expired or was cancelled."""
+        if action.status == "expired":
+            self._emitter.emit(self._ref(action), EventCode.QUESTION_EXPIRED, {"pending_id": action.id})
+        self.emit_end(action, outcome)
+
+    def emit_end(self, of: PendingAction | JournalEntry | RunSummary, outcome: Completed | Failed) -> None:
+        """Emit the end of a call that ended without running."""
+        summary = "according to the answer" if isinstance(outcome, Completed) else None
+        self._emitter.emit_end(self._ref(of), outcome, summary)
+
     def deny(self, action: PendingAction, answer: Answer) -> Failed:
-        """End a call that a person denied."""
+        """Return the outcome of a call that a person denied."""
         because = f": {answer.reason}" if answer.reason else ""
         return self._fail(action, ToolApprovalDenied(f"{action.answered_by} refused {action.tool_name}{because}"))
 
     def expire(self, action: PendingAction) -> Failed:
-        """End a call without an answer in time, which is a denial."""
-        self._emitter.emit(self._ref(action), EventCode.QUESTION_EXPIRED, {"pending_id": action.id})
+        """Return the outcome of a call without an answer in time, which is a denial."""
         return self._fail(action, ToolApprovalDenied(f"no one answered {action.id} in time", code="question_expired"))
 
     def cancel(self, action: PendingAction) -> Failed:
-        """End a call that was cancelled while it waited."""
+        """Return the outcome of a call that was cancelled while it waited."""
         return self._fail(action, ToolCancelledError("the call was cancelled while it waited for an answer"))
 
     def confirm(self, action: PendingAction, content: Any) -> Completed:
-        """Complete an interrupted call that happened, according to the answer, with the result if known."""
+        """Return the outcome of an interrupted call that happened according to the answer, with its result if known."""
         text = _UNKNOWN_RESULT if content is None else None
-        outcome = Completed(action.call_id, action.run_id, action.tool_name, content, text=text)
-        self._emitter.emit_end(self._ref(action), outcome, summary="according to the answer")
-        return outcome
+        return Completed(action.call_id, action.run_id, action.tool_name, content, text=text)
 
     def refuse(self, action: PendingAction, error: ToolConflictError) -> Failed:
-        """Fail a call that cannot resume."""
+        """Return the outcome of a call that cannot resume."""
         return self._fail(action, error)
 
     def refute(self, action: PendingAction) -> Failed:
-        """Fail an interrupted call that did not happen, according to the answer."""
+        """Return the outcome of an interrupted call that did not happen, according to the answer."""
         return self._fail(action, ToolError("the call was interrupted and did not happen", code="not_executed"))
 
     def interrupt(self, of: JournalEntry | RunSummary) -> Failed:
-        """Fail a call that is safe to repeat, after its process has terminated."""
+        """Return the outcome of a call that is safe to repeat, after its process has terminated."""
         return self._fail(of, interrupted_error(of.tool_name))
 
     def _fail(self, of: PendingAction | JournalEntry | RunSummary, error: ToolError) -> Failed:
@@ -103,9 +114,7 @@ class OutcomeReporter:
                 source.release(of.call_id)  # it holds the call open, and there will be no answer
         error.tool_name = of.tool_name
         error.conceal(self._redactor.message)
-        outcome = Failed(of.call_id, of.run_id, of.tool_name, error)
-        self._emitter.emit_end(self._ref(of), outcome)
-        return outcome
+        return Failed(of.call_id, of.run_id, of.tool_name, error)
 
     def _ref(self, of: PendingAction | JournalEntry | RunSummary) -> CallRef:
         """Return the reference to a call for its events."""

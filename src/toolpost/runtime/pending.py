@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from toolpost.contracts.calls import RequestedCall
 from toolpost.contracts.errors import PendingNotFoundError, StoreError, ToolConflictError, ToolError
 from toolpost.contracts.events import EventCode, StoredEvent
-from toolpost.contracts.outcomes import Failed, Outcome, Paused
+from toolpost.contracts.outcomes import Completed, Failed, Outcome, Paused
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import Answer, Decision, PendingAction, PendingStatus
 from toolpost.runtime.answer_checks import (
@@ -378,12 +378,18 @@ class PendingActions:
         answer = action.answer
         assert answer is not None  # noqa: S101 - a claimed action has its answer
         self.reporter.emit_answer(action, answer, recovered=recovered)
-        try:
-            outcome = await self._follow(action, answer, context or load_context(action.context))
-        except StoreError as error:
-            return await self._reopen(action, error)
         status: PendingStatus = "denied" if answer.decision == "deny" else "answered"
-        await self._write(partial(self.settle, action, dump_outcome(outcome), status))
+        reported = self._reported(action, answer)
+        outcome: Outcome
+        if reported is not None:
+            outcome = reported
+            await self._write(partial(self.end, action, reported, status))
+        else:
+            try:
+                outcome = await self._resume(action, answer, context or load_context(action.context))
+            except StoreError as error:
+                return await self._reopen(action, error)
+            await self._write(partial(self.settle, action, dump_outcome(outcome), status))
         ended = await self.ended_inside(action) if isinstance(outcome, Paused) else action
         return outcome if ended is None else await self.resume_outer(ended, context) or outcome
 
@@ -421,7 +427,7 @@ class PendingActions:
             self._checks.refuse_changed(claimed)
         except ToolConflictError as changed:  # the steps so far belong to another definition
             outcome = self.reporter.refuse(claimed, changed)
-            await self._write(partial(self.settle, claimed, dump_outcome(outcome), "answered"))
+            await self._write(partial(self.end, claimed, outcome, "answered"))
             return await self.resume_outer(claimed, context) or outcome
         return await self.carry_out(claimed, context)
 
@@ -432,6 +438,11 @@ class PendingActions:
         message = f"{error.message}; nothing was run, and the question is open again: answer it again"
         failed = StoreError(message, tool_name=action.tool_name, cause=error)
         return Failed(action.call_id, action.run_id, action.tool_name, failed)
+
+    async def end(self, action: PendingAction, outcome: Completed | Failed, status: PendingStatus) -> None:
+        """Store the outcome of a call that ended without running, and then emit its end."""
+        await self.settle(action, dump_outcome(outcome), status)
+        self.reporter.emit_end(action, outcome)
 
     async def settle(self, action: PendingAction, data: Mapping[str, Any], status: PendingStatus) -> None:
         """Store the outcome of an action, also under its idempotency key."""
@@ -447,7 +458,8 @@ class PendingActions:
             _log.warning("the outcome of an answer is not recorded yet: %s", error)
             self._background.retry_write(write)
 
-    async def _follow(self, action: PendingAction, answer: Answer, context: ToolContext | None) -> Outcome:
+    def _reported(self, action: PendingAction, answer: Answer) -> Completed | Failed | None:
+        """Return the outcome of an answer that runs nothing; None for others."""
         whole_call = action.question.key == "unknown"  # a step of `ctx.once` can also be unknown
         match answer.decision:
             case "deny" if not (action.question.deliver_denial and self._registry.has(action.tool_name)):
@@ -457,7 +469,7 @@ class PendingActions:
             case "not_happened" if whole_call:
                 return self.reporter.refute(action)
             case _:
-                return await self._resume(action, answer, context)
+                return None
 
     async def _resume(self, action: PendingAction, answer: Answer, context: ToolContext | None) -> Outcome:
         """Run the call again from its start with one more answer."""

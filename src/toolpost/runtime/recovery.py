@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from toolpost.runtime.retention import StoredData
     from toolpost.runtime.router import ToolRouter
 
+T = TypeVar("T")
 _log = logging.getLogger("toolpost.runtime")
 _RETRY_S = 0.2
 _SWEEP_S = 5.0
@@ -57,6 +58,11 @@ class Recovery:
         self._also = also
         self._absent = absent
         self._waiting: list[PendingAction] = []  # for sources that are still connecting
+        # Adopted by this process and not handled yet: if the store fails, the next sweep handles them.
+        self._unanswered: list[PendingAction] = []
+        self._orphans: list[RunSummary] = []
+        self._intents: list[JournalEntry] = []
+        self._claims: list[PendingAction] = []
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -98,20 +104,18 @@ class Recovery:
 
     async def sweep(self) -> None:
         """Expire pending actions and recover the calls of terminated processes."""
-        for action in await self._store.pending.expire(self._clock.wall()):
-            await self._end_unanswered(action)
+        self._unanswered += await self._store.pending.expire(self._clock.wall())
+        await _handle(self._unanswered, self._end_unanswered)
         # First, because events of this process would make it the owner of these runs.
-        orphans = await self._store.events.adopt_orphans()
-        intents = await self._store.journal.adopt_orphans()
+        self._orphans += await self._store.events.adopt_orphans()
+        self._intents += await self._store.journal.adopt_orphans()
         # Nested calls first: a parent call may wait for them.
-        for entry in sorted(intents, key=lambda intent: intent.call_id.count("."), reverse=True):
-            await self._recover_intent(entry)
-        waiting, self._waiting = self._waiting, []
-        for action in [*waiting, *await self._store.pending.adopt_claims()]:
-            await self._resume_claimed(action)
-        for run in orphans:
-            for call in await self._store.events.open_calls(run.run_id, tenant=run.tenant):
-                await self._end_call(call)
+        self._intents.sort(key=lambda intent: intent.call_id.count("."), reverse=True)
+        await _handle(self._intents, self._recover_intent)
+        self._claims += [*self._waiting, *await self._store.pending.adopt_claims()]
+        self._waiting.clear()
+        await _handle(self._claims, self._resume_claimed)
+        await _handle(self._orphans, self._end_calls)
         await self._resume_waiting()
         if self._also is not None:
             await self._also(self._actions)
@@ -123,14 +127,15 @@ class Recovery:
     async def cancel_waiting(self, target_id: str, *, tenant: str) -> int:
         """Close the open pending actions of a cancelled call or run, and return their number."""
         closed = await self._store.pending.cancel(target_id, tenant=tenant)
-        for action in closed:
-            await self._end_unanswered(action)
+        self._unanswered += closed
+        await _handle(self._unanswered, self._end_unanswered)
         return len(closed)
 
     async def _end_unanswered(self, action: PendingAction) -> None:
         """End a call with a question that was closed without an answer."""
-        end = self._reporter.expire if action.status == "expired" else self._reporter.cancel
-        await self._actions.settle(action, outcome_to_dict(end(action)), action.status)
+        outcome = (self._reporter.expire if action.status == "expired" else self._reporter.cancel)(action)
+        await self._actions.settle(action, outcome_to_dict(outcome), action.status)
+        self._reporter.emit_unanswered(action, outcome)
         await self._actions.resume_outer(action)
 
     async def _resume_waiting(self) -> None:
@@ -144,21 +149,36 @@ class Recovery:
             if inner_calls(action) and (ended := await self._actions.ended_inside(action)) is not None:
                 await self._actions.resume_outer(ended)
 
+    async def _end_calls(self, run: RunSummary) -> None:
+        """End the calls of an adopted run, without those that began since: they belong to running processes."""
+        events = await self._store.events.read(tenant=run.tenant, run_id=run.run_id, limit=run.events)
+        adopted = {event.call_id for event in events}
+        for call in await self._store.events.open_calls(run.run_id, tenant=run.tenant):
+            if call.call_id in adopted:
+                await self._end_call(call)
+
     async def _end_call(self, call: RunSummary) -> None:
         """Emit the end of a call that a terminated process did not emit, from the journal.
 
         A call with an open intent is being run, or a person will be asked about it.
         """
         entry = await self._store.journal.find(call.call_id, "")
-        actions = await self._store.pending.list(tenant=call.tenant, status=None, call_id=call.call_id, limit=1)
+        actions = await self._store.pending.list(tenant=call.tenant, status=None, call_id=call.call_id)
+        waiting = next((action for action in actions if action.status == "open"), None)
         if entry is not None:
             if entry.done:
                 self._reporter.emit_recorded(call, entry.result)
-        elif actions and actions[0].status == "open":
+        elif waiting is not None:
             if call.status == "running":  # the event is missing
-                self._reporter.emit_pause(actions[0], actions[0])
-        elif not actions or actions[0].status != "claimed":  # else a running process has claimed it
-            self._reporter.interrupt(call)
+                self._reporter.emit_pause(waiting, waiting)
+        elif any(action.status == "claimed" for action in actions):  # by a running process
+            return
+        elif outcomes := [
+            action.outcome for action in actions if action.outcome and action.outcome["status"] != "paused"
+        ]:
+            self._reporter.emit_recorded(call, outcomes[0])
+        else:
+            self._reporter.emit_end(call, self._reporter.interrupt(call))
 
     async def _recover_intent(self, entry: JournalEntry) -> None:
         """Recover a call that began and never ended: create a question for an unsafe one, fail the others.
@@ -184,6 +204,7 @@ class Recovery:
         await self._store.journal.finish(entry.call_id, "", outcome_to_dict(outcome))
         if entry.call.get("idempotency_key"):
             await self._store.idempotency.release(entry.principal, entry.call["idempotency_key"], call_id=entry.call_id)
+        self._reporter.emit_end(entry, outcome)
 
     async def _waiting_inside(self, entry: JournalEntry) -> list[Paused]:
         """Return the nested calls of a call that wait for an answer."""
@@ -226,7 +247,6 @@ class Recovery:
             context=entry.call.get("context"),
         )
         await self._store.pending.add(action)
-        await self._store.journal.forget(entry.call_id, "")
         self._reporter.emit_pause(entry, action)
         if action.idempotency_key is not None:
             paused = outcome_to_dict(await paused_outcome(self._store.pending, action))
@@ -265,6 +285,17 @@ class Recovery:
             await self._actions.carry_out(action, recovered=True)
         except StoreError as error:  # it may have run, so it stays claimed until the journal can be read
             _log.warning("the outcome of %s could not be stored: %s", action.call_id, error)
+
+
+async def _handle(adopted: list[T], handle: Callable[[T], Awaitable[None]]) -> None:
+    """Handle adopted records, and remove them from the list; one that fails stays."""
+    while adopted:
+        record = adopted.pop(0)
+        try:
+            await handle(record)
+        except BaseException:
+            adopted.insert(0, record)
+            raise
 
 
 def _with_inner_calls(question: Question, done: Collection[JournalEntry]) -> Question:

@@ -284,12 +284,15 @@ class ToolRouter:
         task = attempt.task
         if task is not None and task.cancelling() != attempt.cancelling:
             return await self._stop(attempt, outcome)
-        try:
-            if attempt.journaled or request.idempotency_key is not None:
-                await self._recorder.record(attempt, outcome)
-        finally:
-            self._end(attempt, outcome)
+        await self._record(attempt, outcome)
         return outcome
+
+    async def _record(self, attempt: Attempt, outcome: Outcome) -> None:
+        """Emit the end of a call once its outcome is recorded; after a crash in between, the call has not ended."""
+        if attempt.journaled or attempt.request.idempotency_key is not None:
+            await self._recorder.record(attempt, outcome, partial(self._end, attempt, outcome))
+        else:
+            self._end(attempt, outcome)
 
     async def _park(self, attempt: Attempt) -> Outcome:
         """Suspend a stopped call for restart: the next process on the store runs it from its start."""
@@ -309,9 +312,7 @@ class ToolRouter:
     async def _stop(self, attempt: Attempt, outcome: Outcome) -> Outcome:
         """End a call with a cancelled task: return the outcome, or raise CancelledError if its caller cancelled it."""
         foreign = attempt.uncancel() and isinstance(outcome, Failed)
-        self._end(attempt, outcome)
-        if attempt.journaled or attempt.request.idempotency_key is not None:
-            await self._recorder.record(attempt, outcome)
+        await self._record(attempt, outcome)
         if foreign:
             raise asyncio.CancelledError
         return outcome

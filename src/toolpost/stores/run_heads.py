@@ -194,10 +194,13 @@ def find_open_calls(events: Iterable[StoredEvent]) -> list[RunSummary]:
 
 
 def find_second_answers(events: Iterable[StoredEvent]) -> Iterator[str]:
-    """Report pending actions that were answered again without being requested again."""
+    """Report pending actions that were answered again without being requested again.
+
+    A call that waits for a nested call resumes automatically, and possibly twice.
+    """
     answered: set[str] = set()
     for event in events:
-        if event.code not in ASKED | _ANSWERED:
+        if event.code not in ASKED | _ANSWERED or event.payload.get("kind") == "call":
             continue
         question = event.payload.get("pending_id")
         if event.code in ASKED:
