@@ -1,0 +1,264 @@
+"""Run one simulated world: start processes, run all jobs under faults, let everything end, and audit it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+import tempfile
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
+
+from toolpost.contracts.questions import PendingAction
+from toolpost.policy.call_hashes import call_hash
+from toolpost.policy.log_redaction import LOGGERS
+from toolpost.testing.simulation.auditor import Evidence, audit
+from toolpost.testing.simulation.faults import NO_FAULTS, CrashPoint, FaultRates, Faults
+from toolpost.testing.simulation.loop import Scheduler, SimulatedLoop
+from toolpost.testing.simulation.people import Approver, Client, Follower, Network
+from toolpost.testing.simulation.process import DisconnectedError, ProcessParts, SimulatedProcess
+from toolpost.testing.simulation.workload import Workload
+from toolpost.testing.simulation.world import Job, Ledger
+
+PENDING_TTL_S = 20.0
+_PER_SECOND = 40.0  # jobs
+_LONGEST_WAIT_S = 600.0  # for the end of all jobs, after the last fault
+_RECOVERED_AFTER_S = 6.0  # the next sweep of Recovery
+_REVISIONS = 2
+_MEMORY = Path("/dev/shm")  # noqa: S108 - of Linux: commits need no disk
+
+
+class WorldOptions(NamedTuple):
+    """The size of a world: jobs, processes on one store, the faults, and the database (default: SQLite in a folder).
+
+    Without `rates`, the seed chooses them. `tell` receives the lines of the trace.
+    """
+
+    jobs: int = 100
+    processes: int | None = None
+    rates: FaultRates | None = None
+    crash_point: CrashPoint | None = None
+    database: str | None = None
+    folder: Path | None = None
+    tell: Callable[[str], None] | None = None
+
+
+class Report(NamedTuple):
+    """The result of a world: broken promises, and what happened in it; equal runs have equal fingerprints."""
+
+    seed: int
+    broken: list[str]
+    calls: int
+    crashes: int
+    commits: int
+    questions: int
+    unknown: int
+    virtual_s: float
+    fingerprint: str
+    crash_point: CrashPoint | None = None
+
+
+def simulate(seed: int, options: WorldOptions | None = None) -> Report:
+    """Run the world of a seed, and return its report."""
+    options = options or WorldOptions()
+    parent = options.folder or (_MEMORY if _MEMORY.is_dir() else None)
+    folder = Path(tempfile.mkdtemp(prefix="toolpost-simulation-", dir=parent))
+    with _quiet_logs():
+        try:
+            return World(seed, options, folder).run()
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def enumerate_crashes(seed: int, options: WorldOptions | None = None) -> Iterator[Report]:
+    """Run the world of a seed without faults, and then once for each crash before and after one of its commits."""
+    options = options or WorldOptions()
+    whole = simulate(seed, options._replace(rates=NO_FAULTS, crash_point=None))
+    yield whole
+    for commit in range(1, whole.commits + 1):
+        for moment in ("before", "after"):
+            yield simulate(seed, options._replace(rates=NO_FAULTS, crash_point=CrashPoint(commit, moment)))
+
+
+class World:
+    """One world. Mutable: it counts processes and crashes."""
+
+    def __init__(self, seed: int, options: WorldOptions, folder: Path) -> None:
+        self.seed = seed
+        self.options = options
+        self.random = Random(f"world of {seed}")  # noqa: S311 - a simulation has to be repeatable
+        rates = options.rates or FaultRates.of(self.random)
+        self.scheduler = Scheduler(seed)
+        self.faults = Faults(seed, rates, options.crash_point)
+        self.outside = SimulatedLoop(self.scheduler, "outside")
+        self.ledger = Ledger()
+        self.workload = Workload(seed, self.ledger, self.faults)
+        self.processes = options.processes or self.random.choice((1, 1, 2, 2, 3))
+        span_s = options.jobs / _PER_SECOND
+        starts = [self.random.random() * span_s for _ in range(options.jobs)]
+        self.jobs = [Job.plan(number, self.random, starts_at=at) for number, at in enumerate(starts)]
+        self.changes_at = self.random.random() * span_s if self.random.random() < 0.3 else None
+        self.network = Network(Random(f"people of {seed}"), lambda: self.scheduler.now, self.tell)  # noqa: S311
+        self.started = self.crashes = 0
+        self.is_over = False
+        self._settings: Mapping[str, Any] = {
+            "data_dir": str(folder),
+            "database": options.database,
+            "lock": None,
+            "policy": "standard",
+            "limits": {"pending_ttl": PENDING_TTL_S},
+        }
+
+    def run(self) -> Report:
+        """Run everything, and audit it."""
+        began = self.scheduler.now
+        main = self.outside.create_task(self._main())
+        try:
+            evidence = self.scheduler.run_until_done(main)
+        finally:
+            self.scheduler.kill(self.outside)
+            self.outside.discard()
+        return Report(
+            seed=self.seed,
+            broken=audit(evidence),
+            calls=evidence.calls,
+            crashes=self.crashes,
+            commits=self.faults.commits,
+            questions=len(evidence.actions),
+            unknown=len(evidence.unknown),
+            virtual_s=self.scheduler.now - began,
+            fingerprint=self.scheduler.fingerprint,
+            crash_point=self.options.crash_point,
+        )
+
+    def tell(self, line: str) -> None:
+        """Write a line of the trace."""
+        if self.options.tell is not None:
+            line = line.replace(str(self._settings["data_dir"]), "FOLDER")
+            self.options.tell(f"{self.scheduler.now - 1000.0:10.4f}  {line}")
+
+    async def _main(self) -> Evidence:
+        approver, follower = Approver(self.network, self.jobs, self.ledger), Follower(self.network)
+        async with asyncio.TaskGroup() as group:
+            keepers = [group.create_task(self._keep_running()) for _ in range(self.processes)]
+            helpers = [group.create_task(work) for work in (approver.run(), follower.run(), self._kill(), self._jump())]
+            clients = [group.create_task(Client(self.network, job).run()) for job in self.jobs]
+            last = max((job.starts_at for job in self.jobs), default=0.0)
+            await asyncio.sleep(last + 2.0)
+            self.tell("no more faults")
+            self.faults.stop()
+            await self._wait_for_end(clients)
+            self.is_over = True
+            for task in (*helpers, *clients):
+                task.cancel()
+            await asyncio.wait(keepers)
+        return await self._collect(approver, follower)
+
+    async def _keep_running(self) -> None:
+        """Start a process again whenever it has ended."""
+        while not self.is_over:
+            process = self._new_process()
+            self.network.processes.append(process)
+            self.tell(f"{process.name} starts")
+            try:
+                await process.start()
+                while process.is_alive and not self.is_over:  # noqa: ASYNC110 - two conditions of two owners
+                    await asyncio.sleep(0.5)
+                await process.stop()
+            except DisconnectedError:
+                pass
+            self.network.processes.remove(process)
+            if not self.is_over:
+                self.crashes += 1
+                await self.network.pause()
+
+    def _new_process(self) -> SimulatedProcess:
+        self.started += 1
+        name = f"p{self.started}"
+        is_changed = self.changes_at is not None and self.scheduler.now - 1000.0 > self.changes_at
+        revision = 2 if is_changed else 1
+        tools = self.workload.tools(name, revision)
+        parts = ProcessParts(self.scheduler, self.faults, self.outside, tools, self._settings, self.tell)
+        return SimulatedProcess(parts, name)
+
+    async def _kill(self) -> None:
+        """Kill a process now and then, wherever it is."""
+        while self.faults.rates.kills_s:
+            await asyncio.sleep(self.random.expovariate(1 / self.faults.rates.kills_s))
+            living = [process for process in self.network.processes if process.is_alive]
+            if living and self.faults.rates.kills_s:
+                self.random.choice(living).crash()
+
+    async def _jump(self) -> None:
+        """Set the wall clock forward or back now and then."""
+        while self.faults.rates.jumps_s:
+            await asyncio.sleep(self.random.expovariate(1 / self.faults.rates.jumps_s))
+            if self.faults.rates.jumps_s:
+                seconds = self.random.uniform(-30.0, 30.0)
+                self.tell(f"the wall clock jumps by {seconds:.1f} s")
+                self.scheduler.wall_offset += seconds
+
+    async def _wait_for_end(self, clients: list[asyncio.Task[None]]) -> None:
+        """Wait until all clients have their outcomes and no question is open, but not without end."""
+        until = self.scheduler.now + _LONGEST_WAIT_S
+        await asyncio.wait(clients, timeout=_LONGEST_WAIT_S)
+        while self.scheduler.now < until:
+            try:
+                waiting = await self.network.ask(lambda box: box.store.pending.list(limit=1))
+                claimed = await self.network.ask(lambda box: box.store.pending.list(status="claimed", limit=1))
+            except DisconnectedError:
+                waiting = claimed = []
+                continue
+            if not waiting and not claimed:
+                return
+            await asyncio.sleep(1.0)
+
+    async def _collect(self, approver: Approver, follower: Follower) -> Evidence:
+        """Open the store in one more process, which recovers what is left, and read everything."""
+        process = self._new_process()
+        await process.start()
+        self.network.processes.append(process)
+        await asyncio.sleep(_RECOVERED_AFTER_S)
+        await follower.read()
+        problems = await process.request(lambda box: box.store.events.verify())
+        events = await process.request(lambda box: box.store.events.read(limit=10_000_000))
+        actions = await process.request(lambda box: box.store.pending.list(status=None, limit=1_000_000))
+        await process.stop()
+        return Evidence(
+            jobs=self.jobs,
+            ledger=self.ledger,
+            events=events,
+            followed=follower.seen,
+            actions=actions,
+            problems=problems,
+            unknown=approver.unknown,
+            crowds=self.workload.crowds,
+            disk_was_full=self.faults.full_disks > 0,
+            revision_of=self._revision_of,
+        )
+
+    def _revision_of(self, action: PendingAction) -> int | None:
+        """Return the revision of a tool that a question was about."""
+        for revision in range(1, _REVISIONS + 1):
+            for tool in self.workload.tools("", revision):
+                is_tool = tool.spec.name == action.tool_name
+                if is_tool and call_hash(tool.spec, action.arguments) == action.arguments_hash:
+                    return revision
+        return None
+
+
+@contextmanager
+def _quiet_logs() -> Generator[None]:
+    """Switch logs off, and remove the filters of crashed processes afterwards."""
+    filters = {name: list(logging.getLogger(name).filters) for name in LOGGERS}
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)
+        for name, own in filters.items():
+            logging.getLogger(name).filters[:] = own
