@@ -57,11 +57,14 @@ NO_FAULTS = FaultRates()
 
 
 class Faults:
-    """Decides about the fault of each commit and of each run of a tool. Mutable: it counts commits and full disks."""
+    """Decides about the fault of each commit and of each run of a tool.
+
+    Mutable: it counts commits, full disks and crashes.
+    """
 
     def __init__(self, seed: int | str, rates: FaultRates, crash_point: CrashPoint | None = None) -> None:
         self.rates = rates
-        self.commits = self.full_disks = 0
+        self.commits = self.full_disks = self.crashes = 0
         self._random = Random(f"faults of {seed}")  # noqa: S311 - a simulation has to be repeatable
         self._crash_point = crash_point
         self._full_for = 0

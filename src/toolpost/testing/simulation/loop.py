@@ -60,7 +60,7 @@ class Scheduler:
             wall=lambda: self.now + self.wall_offset,
             monotonic=lambda: self.now,
             chance=chance.random,
-            random_bytes=chance.randbytes,
+            random_bits=chance.getrandbits,
             secret_bytes=chance.randbytes,
         )
 

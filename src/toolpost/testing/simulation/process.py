@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from toolpost import Toolbox
@@ -15,6 +15,7 @@ from toolpost.testing.simulation.threads import Crash, InlineThreads
 from toolpost.toolbox.wiring import store_options
 
 if TYPE_CHECKING:
+    from toolpost.configuration.settings import Settings
     from toolpost.contracts.spec import Tool
     from toolpost.contracts.storage import Store
 
@@ -32,7 +33,7 @@ class ProcessParts(NamedTuple):
     faults: Faults
     outside: SimulatedLoop
     tools: Sequence[Tool]
-    settings: Mapping[str, Any]
+    settings: Settings
     tell: Callable[[str], None]
 
 
@@ -75,6 +76,7 @@ class SimulatedProcess:
         if self._ended.done():
             return
         self._parts.tell(f"{self.name} crashes")
+        self._parts.faults.crashes += 1
         self.box = None
         self._parts.scheduler.kill(self.loop)
         self._threads.kill()
@@ -115,8 +117,7 @@ class SimulatedProcess:
 
     async def _serve(self) -> None:
         parts = self._parts
-        box = Toolbox(tools=parts.tools, settings=parts.settings, clock=self._clock)
-        options = store_options(box.settings)._replace(clock=self._clock, threads=self._threads)
+        options = store_options(parts.settings)._replace(clock=self._clock, threads=self._threads)
         self._store = store = await find_backend(options.database).open(options)
         box = Toolbox(tools=parts.tools, settings=parts.settings, store=store, clock=self._clock)
         try:

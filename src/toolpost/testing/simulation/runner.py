@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import shutil
+import sys
 import tempfile
+import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
+from toolpost.configuration.loading import in_code
 from toolpost.contracts.questions import PendingAction
+from toolpost.contracts.spec import ToolSpec
 from toolpost.policy.call_hashes import call_hash
 from toolpost.policy.log_redaction import LOGGERS
 from toolpost.testing.simulation.auditor import Evidence, audit
@@ -66,7 +71,7 @@ def simulate(seed: int, options: WorldOptions | None = None) -> Report:
     options = options or WorldOptions()
     parent = options.folder or (_MEMORY if _MEMORY.is_dir() else None)
     folder = Path(tempfile.mkdtemp(prefix="toolpost-simulation-", dir=parent))
-    with _quiet_logs():
+    with _contained():
         try:
             return World(seed, options, folder).run()
         finally:
@@ -84,7 +89,7 @@ def enumerate_crashes(seed: int, options: WorldOptions | None = None) -> Iterato
 
 
 class World:
-    """One world. Mutable: it counts processes and crashes."""
+    """One world. Mutable: it counts processes."""
 
     def __init__(self, seed: int, options: WorldOptions, folder: Path) -> None:
         self.seed = seed
@@ -102,15 +107,18 @@ class World:
         self.jobs = [Job.plan(number, self.random, starts_at=at) for number, at in enumerate(starts)]
         self.changes_at = self.random.random() * span_s if self.random.random() < 0.3 else None
         self.network = Network(Random(f"people of {seed}"), lambda: self.scheduler.now, self.tell)  # noqa: S311
-        self.started = self.crashes = 0
+        self.started = 0
         self.is_over = False
-        self._settings: Mapping[str, Any] = {
+        self._folder = str(folder)
+        settings: Mapping[str, Any] = {
             "data_dir": str(folder),
             "database": options.database,
             "lock": None,
             "policy": "standard",
             "limits": {"pending_ttl": PENDING_TTL_S},
         }
+        self._settings = in_code(settings).settings
+        self._specs = {revision: self._spec_of_wipe(revision) for revision in range(1, _REVISIONS + 1)}
 
     def run(self) -> Report:
         """Run everything, and audit it."""
@@ -125,7 +133,7 @@ class World:
             seed=self.seed,
             broken=audit(evidence),
             calls=evidence.calls,
-            crashes=self.crashes,
+            crashes=self.faults.crashes,
             commits=self.faults.commits,
             questions=len(evidence.actions),
             unknown=len(evidence.unknown),
@@ -137,7 +145,7 @@ class World:
     def tell(self, line: str) -> None:
         """Write a line of the trace."""
         if self.options.tell is not None:
-            line = line.replace(str(self._settings["data_dir"]), "FOLDER")
+            line = line.replace(self._folder, "FOLDER")
             self.options.tell(f"{self.scheduler.now - 1000.0:10.4f}  {line}")
 
     async def _main(self) -> Evidence:
@@ -155,7 +163,11 @@ class World:
             for task in (*helpers, *clients):
                 task.cancel()
             await asyncio.wait(keepers)
-        return await self._collect(approver, follower)
+        while True:
+            try:
+                return await self._collect(approver, follower)
+            except DisconnectedError:  # it crashed, too
+                self.network.processes.clear()
 
     async def _keep_running(self) -> None:
         """Start a process again whenever it has ended."""
@@ -172,7 +184,6 @@ class World:
                 pass
             self.network.processes.remove(process)
             if not self.is_over:
-                self.crashes += 1
                 await self.network.pause()
 
     def _new_process(self) -> SimulatedProcess:
@@ -240,25 +251,37 @@ class World:
             revision_of=self._revision_of,
         )
 
+    def _spec_of_wipe(self, revision: int) -> ToolSpec:
+        return next(tool.spec for tool in self.workload.tools("", revision) if tool.spec.name == "wipe")
+
     def _revision_of(self, action: PendingAction) -> int | None:
-        """Return the revision of a tool that a question was about."""
-        for revision in range(1, _REVISIONS + 1):
-            for tool in self.workload.tools("", revision):
-                is_tool = tool.spec.name == action.tool_name
-                if is_tool and call_hash(tool.spec, action.arguments) == action.arguments_hash:
-                    return revision
+        """Return the revision of `wipe` that a question was about."""
+        for revision, spec in self._specs.items():
+            if call_hash(spec, action.arguments) == action.arguments_hash:
+                return revision
         return None
 
 
 @contextmanager
-def _quiet_logs() -> Generator[None]:
-    """Switch logs off, and remove the filters of crashed processes afterwards."""
+def _contained() -> Generator[None]:
+    """Switch logs off, and remove what crashed processes leave: coroutines that cannot be closed, and log filters."""
     filters = {name: list(logging.getLogger(name).filters) for name in LOGGERS}
-    before = logging.root.manager.disable
+    disabled, hook = logging.root.manager.disable, sys.unraisablehook
     logging.disable(logging.CRITICAL)
+    sys.unraisablehook = _ignore
+    gc.freeze()  # older objects need not be searched
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # coroutines that were never awaited
+            yield
+            gc.collect()
     finally:
-        logging.disable(before)
+        gc.unfreeze()
+        sys.unraisablehook = hook
+        logging.disable(disabled)
         for name, own in filters.items():
             logging.getLogger(name).filters[:] = own
+
+
+def _ignore(_: object) -> None:
+    pass
