@@ -13,6 +13,7 @@
 # make test-llm   the tests with that model, which `make test` skips where it is not installed
 # make test-peers   Penguiflow's own planner over our catalog, installed at first (minutes); `make test` skips it
 # make test-n8n   the tests of webhooks against a real n8n, installed at first (minutes), and its answers recorded anew
+# make test-postgres   the tests of stores, of whole calls, of the gateway and of agents on each PostgreSQL that is installed
 # make test-console   the web console: Vitest, its checkers, every page and journey in a real browser, figures, first load
 # make test-clients   clients that others wrote, installed at first (minutes), list and call through the gateway
 # make docs    the examples in the documents only
@@ -37,7 +38,7 @@ PARTS := $(patsubst tools/parts/%.txt,.parts/%/.installed,$(filter-out %/llm.txt
 # Tests start hundreds of programs that import the package: it is compiled once, wherever bytecode is switched off, too.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup console card chromium demo test quick test-imports test-live release hooks check check-style check-mypy check-pyright check-layers check-console bench conformance demo-llm test-litellm test-llm test-peers test-n8n test-clients test-console docs clean
+.PHONY: setup console card chromium demo test quick test-imports test-live release hooks check check-style check-mypy check-pyright check-layers check-console bench conformance demo-llm test-litellm test-llm test-peers test-n8n test-clients test-console test-postgres docs clean
 .DEFAULT_GOAL := setup
 
 setup: .venv/.installed node_modules/.installed $(PARTS) console card chromium
@@ -193,6 +194,10 @@ test-clients: setup .parts/inspector/.installed .parts/apps/.installed
 test-console: .venv/.installed console chromium check-console
 	$(BIN)/python -m tools.console_budget
 	$(BIN)/python -m pytest tests/browser/console/test_*.py tests/browser/console/trial_*.py
+
+# PostgreSQL takes the place of SQLite. The wheel brings two versions, and the system may have another.
+test-postgres: .venv/.installed
+	$(BIN)/python -m tools.postgres_tests --numprocesses=$(WORKERS)
 
 docs: setup
 	$(BIN)/python -m pytest tests/docs

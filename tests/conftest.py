@@ -17,11 +17,13 @@ from tests import requirements
 from tests.left_out import is_left_out, unwanted_marks
 from tests.parts import MEASURED, PartMissingError, leave_programs_unmeasured
 from tests.postgres.databases import drop_database, new_database
+from tests.postgres.in_place_of_sqlite import InPlaceOfSQLite
 from tests.postgres.server import NotStartedError, PostgreSQL, running
 from tests.process_state import ProcessState
 from tests.programs import UNMARKED, WATCH
 from toolpost import __path__
 from toolpost.catalog.threads import idle_workers
+from toolpost.stores import registry
 
 # How long an example takes says how busy the machine is. What CI says must depend on the change alone; elsewhere every
 # run may find something new.
@@ -70,10 +72,10 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def postgres() -> Iterator[PostgreSQL]:
+def postgres(request: pytest.FixtureRequest) -> Iterator[PostgreSQL]:
     """One server for all tests of a worker."""
     try:
-        with running() as server:
+        with running(request.config.getoption("postgres_version")) as server:
             yield server
     except PartMissingError as missing:
         pytest.skip(f"NOT TESTED against a real PostgreSQL: {missing}")
@@ -89,7 +91,27 @@ def postgres_url(postgres: PostgreSQL) -> Iterator[str]:
     drop_database(postgres, url)
 
 
+@pytest.fixture(autouse=True)
+def _store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """With `--store postgres`, let PostgreSQL take the place of SQLite in every Toolbox of this process."""
+    if request.config.getoption("store") != "postgres":
+        yield
+        return
+    if request.node.get_closest_marker("programs") and "postgres_url" not in request.fixturenames:
+        pytest.skip("other processes would open SQLite")
+    if request.node.get_closest_marker("sqlite"):
+        pytest.skip("about SQLite")
+    InPlaceOfSQLite.server = request.getfixturevalue("postgres")
+    WATCH.take()  # the server is a program of the worker, not of this test
+    place = f"{InPlaceOfSQLite.__module__}:{InPlaceOfSQLite.__name__}"
+    monkeypatch.setitem(registry.BUILT_IN, "sqlite", place)
+    yield
+    InPlaceOfSQLite.forget()
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--store", choices=["sqlite", "postgres"], help="run tests of Toolboxes on this store")
+    parser.addoption("--postgres-version", type=int, help="the major version of PostgreSQL, else the newest installed")
     parser.addoption("--third-store", action="store_true", help="run tests/life_of_a_call on a slow store, not SQLite")
 
 

@@ -96,6 +96,7 @@ async def test_calls_through_a_registry_are_counted_there_and_need_the_same_yes(
         assert registry.get_stats().call_stats["hub.look"].count == 1
 
 
+@pytest.mark.sqlite
 @pytest.mark.req("OAUTH-33", "MISC-22")
 def test_a_planner_that_nobody_closes_ends_with_its_event_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

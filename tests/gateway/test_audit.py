@@ -47,6 +47,7 @@ async def test_the_trail_names_who_asked_who_allowed_and_what_came_of_it(tmp_pat
     assert "hunter2" not in trail.text
 
 
+@pytest.mark.sqlite
 @pytest.mark.req("FUT-11")
 async def test_a_trail_that_somebody_changed_does_not_verify(tmp_path: Path) -> None:
     folder = tmp_path / "data"
@@ -62,6 +63,7 @@ async def test_a_trail_that_somebody_changed_does_not_verify(tmp_path: Path) -> 
     assert after["problems"]
 
 
+@pytest.mark.sqlite
 async def test_the_verdict_says_nothing_of_the_runs_of_other_tenants(tmp_path: Path) -> None:
     folder, call = tmp_path / "data", {"tool": "add", "arguments": {"a": 1, "b": 1}}
     async with served(folder, [add]) as gate:

@@ -98,7 +98,7 @@ async def test_a_listener_hears_of_calls_as_they_happen_and_goes_on_where_it_was
     assert [event["type"] for event in first] == ["TOOL_CALL_REQUESTED", "TOOL_CALL_STARTED"]
     assert [event["type"] for event in rest][:1] == ["TOOL_CALL_COMPLETED"]
     ids = [event["id"] for event in everything]
-    assert ids == list(range(ids[0], ids[0] + 9))
+    assert ids == sorted(set(ids))
     assert [event["id"] for event in first + rest] == ids[3:]
 
 

@@ -18,6 +18,7 @@ async def get(gate: Served, path: str, headers: dict[str, str] | None = None, **
     return (await gate.http.get(f"/api/v1{path}", params=params, headers=headers or {})).json()
 
 
+@pytest.mark.sqlite
 async def test_one_run_is_verified_and_a_change_of_another_run_does_not_matter(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     async with served(folder, [add]) as gate:

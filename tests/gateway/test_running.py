@@ -34,6 +34,7 @@ async def test_figures_are_in_the_format_of_prometheus(gate: Served) -> None:
     assert "\ntoolpost_pending_actions 1\n" in text
 
 
+@pytest.mark.sqlite
 async def test_questions_are_counted_without_being_opened(tmp_path: Path) -> None:
     flow = WorkflowFunction(Workflow.parse("{name: flow, steps: {drop: {tool: drop, arguments: {name: t}}}}"))
     async with served(tmp_path / "data", [drop, flow]) as gate:

@@ -95,6 +95,7 @@ async def test_expired_forged_and_unknown_tickets_say_what_happened(gate: Served
     assert (code, facts["reason"]) == ("TICKET_REFUSED", "expired")
 
 
+@pytest.mark.sqlite
 async def test_a_ticket_that_was_copied_in_the_database_is_unknown(gate: Served, tmp_path: Path) -> None:
     text = await ticket(gate)
     _, id_, secret = text.split("_", 2)

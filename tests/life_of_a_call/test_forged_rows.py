@@ -14,6 +14,8 @@ from toolpost import Completed, Failed, Paused, Settings, Toolbox, ToolContext, 
 from toolpost.contracts.principal import Principal
 from toolpost.gateway.caller_keys import create_caller_key, revoke_caller_key
 
+pytestmark = pytest.mark.sqlite
+
 ANN = "acme:ann"
 STEP = "rowid = (SELECT {}(rowid) FROM journal WHERE step = 'pay')"
 ran: list[str] = []

@@ -234,6 +234,7 @@ async def test_a_tool_that_changed_since_it_was_asked_is_not_run(disk_box: MakeB
     assert deleted == []
 
 
+@pytest.mark.sqlite
 async def test_pending_arguments_are_not_readable_in_the_data_folder(disk_box: MakeBox, tmp_path: Any) -> None:
     async with disk_box(delete) as box:
         await box.call("delete", {"path": "a-very-private-path"}, user=ANN)
@@ -283,6 +284,7 @@ class LockTaker:
         self._other.close()
 
 
+@pytest.mark.sqlite
 @pytest.mark.waits
 async def test_a_yes_that_could_not_be_followed_because_the_database_was_locked_can_be_given_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -17,6 +17,8 @@ from toolpost import Completed, Paused, Principal, Settings, Toolbox, ToolContex
 from toolpost.auth.consents import StartedSignIn
 from toolpost.errors import StoreError
 
+pytestmark = pytest.mark.sqlite
+
 ANN, BOB = "acme:ann", "acme:bob"
 ARGUMENT, PASSWORD, ANSWER, RESULT = "canary-argument", "canary-password", "canary-answer", "canary-result"
 

@@ -165,6 +165,7 @@ async def hang() -> None:
     await asyncio.Event().wait()
 
 
+@pytest.mark.sqlite
 async def test_a_task_is_named_once_its_run_is_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mcp_calls, "_TASK_AFTER_S", 0)
     database, read = tmp_path / "data" / "toolpost.db", "SELECT 'task_' || run_id FROM runs"
