@@ -17,11 +17,20 @@ from toolpost.stores.sql.metrics import prune_metrics
 RUNS_A_STEP = 200
 FILES_A_STEP = 500
 
-_UNSETTLED = "SELECT run_id, tenant FROM pending WHERE status IN ('open', 'claimed')"
+# NOT EXISTS uses indexes; for NOT IN, PostgreSQL compares every pair of rows once the list outgrows its memory.
+_WITHOUT_RUN = "NOT EXISTS (SELECT 1 FROM runs WHERE runs.run_id = one.run_id AND runs.tenant = one.tenant)"
+_UNSETTLED = """
+SELECT 1 FROM pending WHERE pending.run_id = one.run_id AND pending.tenant = one.tenant
+AND pending.status IN ('open', 'claimed')
+"""
+_UNFINISHED = """
+SELECT 1 FROM journal WHERE journal.run_id = one.run_id AND journal.tenant = one.tenant
+AND journal.result IS NULL AND journal.step = ''
+"""
 _OLD_RUNS = f"""
-SELECT nr, run_id, tenant, mac FROM runs
-WHERE status IN ('completed', 'failed') AND updated_at < :cutoff AND (run_id, tenant) NOT IN ({_UNSETTLED})
-AND (run_id, tenant) NOT IN (SELECT run_id, tenant FROM journal WHERE result IS NULL AND step = '') LIMIT {RUNS_A_STEP}
+SELECT nr, run_id, tenant, mac FROM runs AS one
+WHERE status IN ('completed', 'failed') AND updated_at < :cutoff
+AND NOT EXISTS ({_UNSETTLED}) AND NOT EXISTS ({_UNFINISHED}) LIMIT {RUNS_A_STEP}
 FOR UPDATE
 """  # noqa: S608 - constants, here and below
 _IN_THESE = "(run_id, tenant) IN (SELECT run_id, tenant FROM runs WHERE nr = ANY(:runs))"
@@ -41,20 +50,18 @@ _OF_RUNS = {
 }
 _BY_AGE = {
     "keys": "DELETE FROM keys WHERE outcome IS NOT NULL AND at < :cutoff",
-    "journal": """
-        DELETE FROM journal WHERE (result IS NOT NULL OR step <> '') AND at < :cutoff
-        AND (run_id, tenant) NOT IN (SELECT run_id, tenant FROM runs)
-    """,
-    "pending": """
-        DELETE FROM pending WHERE status NOT IN ('open', 'claimed') AND created_at < :cutoff
-        AND (run_id, tenant) NOT IN (SELECT run_id, tenant FROM runs)
-    """,
+    "journal": f"""
+        DELETE FROM journal AS one WHERE (result IS NOT NULL OR step <> '') AND at < :cutoff AND {_WITHOUT_RUN}
+    """,  # noqa: S608
+    "pending": f"""
+        DELETE FROM pending AS one WHERE status NOT IN ('open', 'claimed') AND created_at < :cutoff AND {_WITHOUT_RUN}
+    """,  # noqa: S608
     "cancels": "DELETE FROM cancels WHERE at < :cutoff",
     "state": "DELETE FROM state WHERE until < :cutoff",
-    "artifacts": f"DELETE FROM artifacts WHERE created_at < :cutoff AND (run_id, tenant) NOT IN ({_UNSETTLED})",  # noqa: S608
+    "artifacts": f"DELETE FROM artifacts AS one WHERE created_at < :cutoff AND NOT EXISTS ({_UNSETTLED})",  # noqa: S608
 }
 _WEIGHED = "SELECT id, sha256, size FROM artifacts ORDER BY created_at, rowid"
-_SPARED = f"SELECT id FROM artifacts WHERE (run_id, tenant) IN ({_UNSETTLED})"  # noqa: S608
+_SPARED = f"SELECT id FROM artifacts AS one WHERE EXISTS ({_UNSETTLED})"  # noqa: S608
 _DELETE_ARTIFACTS = "DELETE FROM artifacts WHERE id = ANY(:ids)"
 
 

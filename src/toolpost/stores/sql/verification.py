@@ -33,7 +33,9 @@ FROM segments JOIN runs ON runs.nr = segments.run WHERE run = ANY(:runs) ORDER B
 """
 _QUESTIONS = f"SELECT run_id, tenant, {STATUS_COLUMNS}, mac FROM pending WHERE run_id = ANY(:ids)"  # noqa: S608 - constants, here and below
 _JOURNAL = "SELECT run_id, tenant, call_id FROM journal WHERE run_id = ANY(:ids) AND step = ''"
-_STRAY_SEGMENTS = "SELECT run, count(*) FROM segments WHERE run NOT IN (SELECT nr FROM runs) GROUP BY run"
+_STRAY_SEGMENTS = """
+SELECT run, count(*) FROM segments WHERE NOT EXISTS (SELECT 1 FROM runs WHERE runs.nr = segments.run) GROUP BY run
+"""
 _STRAY_QUESTIONS = f"""
 SELECT {STATUS_COLUMNS}, mac FROM pending
 WHERE NOT EXISTS (SELECT 1 FROM runs WHERE runs.run_id = pending.run_id AND runs.tenant = pending.tenant)
