@@ -92,14 +92,6 @@ async def test_a_breaker_that_one_process_opens_is_open_in_another(tmp_path: Pat
     assert events == ["BREAKER_OPENED"]
 
 
-async def test_failures_of_several_processes_open_a_breaker(tmp_path: Path, server: Server) -> None:
-    server.head = "503 Service Unavailable"
-    async with two_processes(tmp_path, server, [0.0]) as (one, other):
-        errors = [await error_of(box) for box in (one, other, one, other, one, one)]
-
-    assert errors == ["server_error"] * 5 + ["circuit_open"]
-
-
 async def test_one_process_probes_and_closes_the_breaker_for_all(tmp_path: Path, server: Server) -> None:
     shift = [0.0]
     server.head = "503 Service Unavailable"

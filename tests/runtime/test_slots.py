@@ -76,15 +76,43 @@ async def test_a_slot_that_another_process_returns_ends_a_wait(tmp_path: Path) -
             await waiting
 
 
-@pytest.mark.parametrize("is_released", [True, False], ids=["released", "polled"])
-async def test_a_wait_fails_when_the_store_cannot_be_reached(tmp_path: Path, *, is_released: bool) -> None:
+async def test_another_process_gets_a_slot_that_is_not_used_any_more(tmp_path: Path) -> None:
+    async with open_store(tmp_path) as mine, open_store(tmp_path) as other:
+        slots, theirs = slots_of(mine), slots_of(other)
+        for _ in range(3):
+            await slots.acquire()
+            slots.release()
+
+        async with asyncio.timeout(PATIENCE_S):
+            await theirs.acquire()
+        assert not await mine.limits.enter("tool x", 1)
+
+
+async def test_another_process_gets_its_turn_while_calls_of_this_one_wait(tmp_path: Path) -> None:
+    async with open_store(tmp_path) as mine, open_store(tmp_path) as other:
+        slots, theirs = slots_of(mine), slots_of(other)
+
+        async def use() -> None:
+            while True:
+                await slots.acquire()
+                await asyncio.sleep(0.001)
+                slots.release()
+
+        users = [asyncio.create_task(use()) for _ in range(5)]
+        async with asyncio.timeout(PATIENCE_S):
+            await theirs.acquire()
+        theirs.release()
+        for user in users:
+            user.cancel()
+        await asyncio.gather(*users, return_exceptions=True)
+
+
+async def test_a_wait_fails_when_the_store_cannot_be_reached(tmp_path: Path) -> None:
     async with open_store(tmp_path) as store:
         slots = slots_of(store)
         await slots.acquire()
         waiting = asyncio.create_task(slots.acquire())
         await settled()
-    if is_released:
-        slots.release()
 
     async with asyncio.timeout(PATIENCE_S):
         with pytest.raises(StoreError, match="cannot be checked") as refused:

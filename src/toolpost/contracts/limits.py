@@ -81,10 +81,12 @@ class LimitStore(Protocol):
         """Return the status of a breaker."""
         ...
 
-    async def fail(self, breaker: str, *, threshold: int) -> tuple[BreakerStatus, bool]:
+    async def fail(self, breaker: str, *, threshold: int, streak: int) -> tuple[BreakerStatus, bool]:
         """Count a failure; return the status, and whether this failure opened the breaker.
 
-        A breaker opens after `threshold` consecutive failures, or after the failure of the process that probes.
+        `streak` is the number of consecutive failures of this process. A breaker opens after `threshold` consecutive
+        failures of one process, or after the failure of the process that probes. It also opens after as many failures
+        of all processes without a success, if the first is old enough that all processes knew to report successes.
         """
         ...
 

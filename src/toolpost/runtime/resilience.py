@@ -26,6 +26,7 @@ _COUNTED = frozenset({ErrorCategory.RETRYABLE_SERVER, ErrorCategory.NETWORK})
 class CircuitBreaker:
     """Circuit breaker of all processes, which opens after `threshold` consecutive failures of a source.
 
+    Those of one process open it immediately. Those of several processes open it once all of them report successes, too.
     401, 403 and 429 are not counted, because they concern one caller. A broken connection of many calls is one failure.
     After `cooldown_s`, one call of one process is admitted as a probe; its end closes or reopens the breaker.
 
@@ -55,6 +56,7 @@ class CircuitBreaker:
         self._clock = clock
         self._on_state = on_state
         self._background = background or BackgroundTasks()
+        self._streak = 0  # consecutive failures of this process
         self._incident: object | None = None
         self._opened_at: float | None = None
         self._changed_at = clock()
@@ -119,8 +121,9 @@ class CircuitBreaker:
         if incident is not None and incident is self._incident:
             return
         self._incident = incident
+        self._streak += 1
         try:
-            status, has_opened = await self._limits.fail(self.key, threshold=self.threshold)
+            status, has_opened = await self._limits.fail(self.key, threshold=self.threshold, streak=self._streak)
         except StoreError:
             status, has_opened = self._count_alone()
         self._set(status)
@@ -140,6 +143,7 @@ class CircuitBreaker:
     def _set(self, status: BreakerStatus, *, age_s: float = 0.0) -> None:
         now = self._changed_at = self._clock()
         self.failures, self._probes_until = status.failures, 0.0
+        self._streak = min(self._streak, status.failures)
         self._opened_at = None if status.open_for_s is None else now - status.open_for_s - age_s
 
     async def _close(self, *, was_open: bool = False) -> bool:
@@ -151,7 +155,7 @@ class CircuitBreaker:
 
     def _count_alone(self) -> tuple[BreakerStatus, bool]:
         failures = self.failures + 1
-        is_open = self._is_probing or failures >= self.threshold
+        is_open = self._is_probing or self._streak >= self.threshold
         return BreakerStatus(self.key, failures, 0.0 if is_open else None), is_open and self._opened_at is None
 
     async def _refresh(self) -> None:

@@ -16,18 +16,23 @@ class BreakerRecord(NamedTuple):
     opened_at: float | None = None
     prober: str | None = None
     probe_until: float = 0.0
+    failing_since: float = 0.0
 
     def status(self, name: str, *, now: float) -> BreakerStatus:
         """Return the status at this time."""
         return BreakerStatus(name, self.failures, None if self.opened_at is None else max(0.0, now - self.opened_at))
 
-    def failed(self, owner: str, *, threshold: int, now: float) -> BreakerRecord:
-        """Return the record after a failure of a process."""
-        failures = self.failures + 1
+    def failed(self, owner: str, *, threshold: int, streak: int, settle_s: float, now: float) -> BreakerRecord:
+        """Return the record after a failure of a process.
+
+        A process that has not heard of the failures of others for up to `settle_s` reports no successes.
+        """
+        failures, since = self.failures + 1, self.failing_since if self.failures else now
         is_probe = self.prober == owner and now < self.probe_until
-        if is_probe or failures >= threshold:
-            return BreakerRecord(failures, now)
-        return self._replace(failures=failures)
+        is_of_all = failures >= threshold and now - since >= settle_s
+        if is_probe or streak >= threshold or is_of_all:
+            return BreakerRecord(failures, now, failing_since=since)
+        return self._replace(failures=failures, failing_since=since)
 
     def probed(self, owner: str, *, cooldown_s: float, now: float) -> BreakerRecord | None:
         """Return the record with this process as the one that probes; None if it must not."""

@@ -61,9 +61,11 @@ class MemoryLimits:
     async def read_breaker(self, breaker: str) -> BreakerStatus:
         return self._breakers.get(breaker, BreakerRecord()).status(breaker, now=self._now())
 
-    async def fail(self, breaker: str, *, threshold: int) -> tuple[BreakerStatus, bool]:
+    async def fail(self, breaker: str, *, threshold: int, streak: int) -> tuple[BreakerStatus, bool]:
         now, before = self._now(), self._breakers.pop(breaker, BreakerRecord())
-        after = self._breakers[breaker] = before.failed(self._owner, threshold=threshold, now=now)
+        after = self._breakers[breaker] = before.failed(
+            self._owner, threshold=threshold, streak=streak, settle_s=0.0, now=now
+        )
         if len(self._breakers) > _MOST_BREAKERS:
             del self._breakers[next(iter(self._breakers))]
         return after.status(breaker, now=now), before.opened_at is None and after.opened_at is not None

@@ -45,12 +45,14 @@ DELETE FROM slots WHERE owner <> '' AND NOT EXISTS (
     SELECT FROM owners WHERE id = slots.owner AND dead_at IS NULL AND until >= toolpost.now()
 )
 """
-_READ_BREAKER = "SELECT toolpost.now(), failures, opened_at, prober, probe_until FROM breakers WHERE name = %s"
+_READ_BREAKERS = "SELECT toolpost.now(), failures, opened_at, prober, probe_until, failing_since, name FROM breakers"
+_READ_BREAKER = f"{_READ_BREAKERS} WHERE name = %s"
 _LOCK_BREAKER = f"{_READ_BREAKER} FOR UPDATE"
 _FORGET_BREAKERS = "DELETE FROM breakers WHERE changed_at BETWEEN 1 AND toolpost.now() - %s"
-_ADD_BREAKER = "INSERT INTO breakers VALUES (%s, 0, NULL, NULL, 0, 0) ON CONFLICT (name) DO NOTHING"
+_ADD_BREAKER = "INSERT INTO breakers VALUES (%s, 0, NULL, NULL, 0, 0, 0) ON CONFLICT (name) DO NOTHING"
 _SAVE_BREAKER = """
-UPDATE breakers SET failures = %s, opened_at = %s, prober = %s, probe_until = %s, changed_at = %s WHERE name = %s
+UPDATE breakers
+SET failures = %s, opened_at = %s, prober = %s, probe_until = %s, failing_since = %s, changed_at = %s WHERE name = %s
 """
 _ABANDON = "UPDATE breakers SET prober = NULL WHERE name = %s AND prober = %s"
 _CLOSE_GATE = """
@@ -58,10 +60,7 @@ INSERT INTO gates (name, until, changed_at) VALUES (%s, toolpost.now() + %s, too
 ON CONFLICT (name) DO UPDATE
 SET until = greatest(gates.until, excluded.until), changed_at = excluded.changed_at
 """
-_BREAKERS = """
-SELECT toolpost.now(), failures, opened_at, prober, probe_until, name FROM breakers
-WHERE changed_at >= toolpost.now() - %s
-"""
+_CHANGED_BREAKERS = f"{_READ_BREAKERS} WHERE changed_at >= toolpost.now() - %s"
 _GATES = """
 SELECT name, until - toolpost.now() FROM gates
 WHERE changed_at >= toolpost.now() - %s AND until > toolpost.now()
@@ -134,15 +133,15 @@ class PostgresLimits:
     async def read_breaker(self, breaker: str) -> BreakerStatus:
         def work(db: Connection) -> BreakerStatus:
             row = db.execute(_READ_BREAKER, (breaker,)).fetchone()
-            return BreakerStatus(breaker) if row is None else BreakerRecord(*row[1:]).status(breaker, now=row[0])
+            return BreakerStatus(breaker) if row is None else BreakerRecord(*row[1:-1]).status(breaker, now=row[0])
 
         return await self._worker.run(work)
 
-    async def fail(self, breaker: str, *, threshold: int) -> tuple[BreakerStatus, bool]:
+    async def fail(self, breaker: str, *, threshold: int, streak: int) -> tuple[BreakerStatus, bool]:
         owner = self._leases.owner_id
 
         def change(before: BreakerRecord, now: float) -> BreakerRecord:
-            return before.failed(owner, threshold=threshold, now=now)
+            return before.failed(owner, threshold=threshold, streak=streak, settle_s=2 * _TROUBLE_POLL_S, now=now)
 
         before, after, now = await self._worker.run(lambda db: _change_breaker(db, breaker, change))
         return after.status(breaker, now=now), before.opened_at is None and after.opened_at is not None
@@ -174,7 +173,7 @@ class PostgresLimits:
         within_s = _EVER_S if within_s is None else within_s
 
         def work(db: Connection) -> Troubles:
-            breakers = db.execute(_BREAKERS, (within_s,)).fetchall()
+            breakers = db.execute(_CHANGED_BREAKERS, (within_s,)).fetchall()
             gates = db.execute(_GATES, (within_s,)).fetchall()
             return Troubles(
                 tuple(BreakerRecord(*record).status(name, now=now) for now, *record, name in breakers),
@@ -329,7 +328,7 @@ def _change_breaker(
             db.execute(_ADD_BREAKER, (name,))
             db.execute(_FORGET_BREAKERS, (FORGET_BREAKER_S,))
             rows = db.execute(_LOCK_BREAKER, (name,)).fetchall()
-        ((now, *record),) = rows
+        ((now, *record, _),) = rows
         before = BreakerRecord(*record)
         after = change(before, now)
         if after is not before:

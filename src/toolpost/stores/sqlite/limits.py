@@ -33,7 +33,7 @@ CREATE TABLE IF NOT EXISTS slots (
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS breakers (
     name TEXT PRIMARY KEY, failures INTEGER NOT NULL, opened_at REAL, prober TEXT, probe_until REAL NOT NULL,
-    changed_at REAL NOT NULL
+    failing_since REAL NOT NULL, changed_at REAL NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS gates (name TEXT PRIMARY KEY, until REAL NOT NULL, changed_at REAL NOT NULL) WITHOUT ROWID;
 """
@@ -140,10 +140,10 @@ class SQLiteLimits:
             return BreakerStatus(breaker)
         return await self._run(lambda db: _read_breaker(db, breaker).status(breaker, now=self._now()))
 
-    async def fail(self, breaker: str, *, threshold: int) -> tuple[BreakerStatus, bool]:
+    async def fail(self, breaker: str, *, threshold: int, streak: int) -> tuple[BreakerStatus, bool]:
         def work(db: sqlite3.Connection) -> tuple[BreakerStatus, bool]:
             now, before = self._now(), _read_breaker(db, breaker)
-            after = before.failed(self._owner, threshold=threshold, now=now)
+            after = before.failed(self._owner, threshold=threshold, streak=streak, settle_s=2 * TROUBLE_POLL_S, now=now)
             _write_breaker(db, breaker, after, now)
             db.execute("DELETE FROM breakers WHERE changed_at < ?", (now - FORGET_BREAKER_S,))
             return after.status(breaker, now=now), before.opened_at is None and after.opened_at is not None
@@ -303,13 +303,13 @@ class _LimitFile:
 
 
 def _read_breaker(db: sqlite3.Connection, name: str) -> BreakerRecord:
-    sql = "SELECT failures, opened_at, prober, probe_until FROM breakers WHERE name = ?"
+    sql = "SELECT failures, opened_at, prober, probe_until, failing_since FROM breakers WHERE name = ?"
     row = db.execute(sql, (name,)).fetchone()
     return BreakerRecord() if row is None else BreakerRecord(*row)
 
 
 def _write_breaker(db: sqlite3.Connection, name: str, record: BreakerRecord, now: float) -> None:
-    db.execute("INSERT OR REPLACE INTO breakers VALUES (?, ?, ?, ?, ?, ?)", (name, *record, now))
+    db.execute("INSERT OR REPLACE INTO breakers VALUES (?, ?, ?, ?, ?, ?, ?)", (name, *record, now))
 
 
 def _is_busy(error: BaseException) -> bool:

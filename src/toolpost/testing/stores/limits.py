@@ -53,10 +53,10 @@ class LimitTests(StoreFixtures):
 
     async def test_a_breaker_opens_after_failures_in_a_row(self, store: Store) -> None:
         limits = store.limits
-        for _ in range(2):
-            await limits.fail("api", threshold=3)
+        for number in range(2):
+            await limits.fail("api", threshold=3, streak=number + 1)
         assert not await limits.succeed("api")
-        counts = [await limits.fail("api", threshold=3) for _ in range(4)]
+        counts = [await limits.fail("api", threshold=3, streak=number + 1) for number in range(4)]
 
         assert [(status.failures, status.open_for_s is None, opened) for status, opened in counts] == [
             (1, True, False),
@@ -72,7 +72,7 @@ class LimitTests(StoreFixtures):
     async def test_one_probe_is_admitted_after_the_cooldown(self, store: Store) -> None:
         limits = store.limits
         assert not await limits.claim_probe("api", cooldown_s=0)  # it is closed
-        await limits.fail("api", threshold=1)
+        await limits.fail("api", threshold=1, streak=1)
 
         assert not await limits.claim_probe("api", cooldown_s=3600)  # it has just opened
         await _probe(store)
@@ -82,11 +82,11 @@ class LimitTests(StoreFixtures):
 
     async def test_a_probe_that_fails_opens_the_breaker_again(self, store: Store) -> None:
         limits = store.limits
-        for _ in range(2):
-            await limits.fail("api", threshold=2)
+        for number in range(2):
+            await limits.fail("api", threshold=2, streak=number + 1)
         await _probe(store)
 
-        status, opened = await limits.fail("api", threshold=2)
+        status, opened = await limits.fail("api", threshold=2, streak=1)
 
         assert (status.failures, opened) == (3, False)
         assert not await limits.claim_probe("api", cooldown_s=3600)
@@ -139,14 +139,24 @@ class SharedLimitTests(StoreFixtures):
 
     async def test_processes_share_a_breaker(self, store: Store, other: Store) -> None:
         for each in (store, other, store):
-            await each.limits.fail("api", threshold=3)
+            await each.limits.fail("api", threshold=3, streak=1)
+        (before,) = (await other.limits.read_troubles(within_s=60)).breakers
+        await store.limits.fail("api", threshold=3, streak=3)
 
         (status,) = (await other.limits.read_troubles(within_s=60)).breakers
-        assert (status.failures, status.open_for_s is None) == (3, False)
+        assert (before.failures, before.open_for_s) == (3, None)  # others may have had successes between them
+        assert (status.failures, status.open_for_s is None) == (4, False)
         await _probe(store)
         assert not await other.limits.claim_probe("api", cooldown_s=_COOLDOWN_S)
         assert await other.limits.succeed("api")
         assert (await store.limits.read_troubles(within_s=60)).breakers == (BreakerStatus("api"),)
+
+    async def test_failures_of_several_processes_open_a_breaker_in_time(self, store: Store, other: Store) -> None:
+        async with asyncio.timeout(30):
+            while not any([(await each.limits.fail("api", threshold=3, streak=1))[1] for each in (store, other)]):
+                await store.limits.slot_freed(timeout_s=0.05)
+
+        assert (await other.limits.read_breaker("api")).open_for_s is not None
 
     async def test_processes_share_gates(self, store: Store, other: Store) -> None:
         await store.limits.close_gate("api", wait_s=3600)

@@ -270,12 +270,13 @@ CREATE UNLOGGED TABLE slots (
 INSERT INTO slots VALUES ('', '', 0, NULL, 0);
 
 CREATE UNLOGGED TABLE breakers (
-    name        text COLLATE "C" PRIMARY KEY,
-    failures    bigint NOT NULL,           -- consecutive
-    opened_at   double precision,
-    prober      text COLLATE "C",          -- the process whose call is the probe
-    probe_until double precision NOT NULL,
-    changed_at  double precision NOT NULL
+    name          text COLLATE "C" PRIMARY KEY,
+    failures      bigint NOT NULL,           -- of all processes, without a success between them
+    opened_at     double precision,
+    prober        text COLLATE "C",          -- the process whose call is the probe
+    probe_until   double precision NOT NULL,
+    failing_since double precision NOT NULL,
+    changed_at    double precision NOT NULL
 ) WITH (fillfactor = 50);
 
 CREATE UNLOGGED TABLE gates (
