@@ -352,11 +352,7 @@ def is_file_source(source: ExternalToolConfig) -> bool:
 
 def runs_code(source: ExternalToolConfig) -> bool:
     """Return whether a source starts programs on this machine, or runs code of this machine."""
-    transport = describe_transport(source.transport)
-    if transport.starts_program(source) or "module" in transport.forms:
-        return True
-    # The manual of a utcp source may describe commands; those of a remote one are not run.
-    return source.transport == TransportType.UTCP and not is_http_url(source.connection)
+    return describe_transport(source.transport).runs_code(source)
 
 
 def literal_secrets_of(source: ExternalToolConfig, environ: Mapping[str, str]) -> list[Variable]:

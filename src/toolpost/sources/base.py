@@ -129,6 +129,10 @@ class Transport:
         del config
         return False
 
+    def runs_code(self, config: ExternalToolConfig) -> bool:
+        """Return whether a source starts programs on this machine, or runs code of this machine."""
+        return self.starts_program(config) or "module" in self.forms
+
     def required_program(self, config: ExternalToolConfig) -> str:
         """Return the program that must be on the PATH to start a source; empty if there is none."""
         del config

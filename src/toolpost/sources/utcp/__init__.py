@@ -6,6 +6,7 @@ from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.errors import ConfigError
 from toolpost.sources.base import Detection, ProbeResponse, Transport
 from toolpost.sources.utcp.options import UtcpOptions
+from toolpost.wire.targets import is_http_url
 
 
 class UtcpTransport(Transport):
@@ -15,6 +16,10 @@ class UtcpTransport(Transport):
     options = UtcpOptions
     source_class = "toolpost.sources.utcp.source:UtcpSource"
     forms = ("url", "file")
+
+    def runs_code(self, config: ExternalToolConfig) -> bool:
+        """Return True for a local manual, which may describe commands; those of a remote one are not run."""
+        return not is_http_url(config.connection)
 
     def without_elicitation(self, config: ExternalToolConfig) -> ExternalToolConfig:
         """Switch elicitation off for the MCP servers of a manual."""
