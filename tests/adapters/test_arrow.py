@@ -241,7 +241,7 @@ def test_a_column_of_a_newer_version_is_told() -> None:
 
 
 def test_a_column_of_something_else_is_told() -> None:
-    with pytest.raises(ToolValueError, match="holds structs, and this one holds int64"):
+    with pytest.raises(ToolValueError, match="contains structs, and this one contains int64"):
         tool_values(pa.array([1]))
 
 
@@ -266,7 +266,7 @@ def test_the_last_column_of_tools_is_taken_unless_one_is_named() -> None:
     assert tool_column_name(table, "First") == "First"
     with pytest.raises(ConfigError, match=r"no column 'first'; its columns are: First, n, Last"):
         tool_column_name(table, "first")
-    with pytest.raises(ConfigError, match=r"'n' holds int64, not tools; columns of tools are: First, Last"):
+    with pytest.raises(ConfigError, match=r"'n' contains int64, not tools; columns of tools are: First, Last"):
         tool_column_name(table, "n")
     with pytest.raises(ConfigError, match="no column of tools; its columns are: n"):
         tool_column_name(table.select(["n"]))

@@ -151,7 +151,7 @@ async def test_tools_that_are_marked_as_unsupported_are_left_out(box: Toolbox) -
     url = small_server(described("fine"), described("deep", required=("f",), f=OBJECT))
     table = tools_table(url, schema_profile="simple")
 
-    with pytest.warns(UserWarning, match="tool 'deep' is left out: it needs 'f', which is of the type object"):
+    with pytest.warns(UserWarning, match="tool 'deep' is skipped: it needs 'f', which is of the type object"):
         tools = await extract_tools(table, box=box, servers=[url])
 
     assert [tool.name for tool in tools] == ["fine"]

@@ -123,7 +123,7 @@ def test_empty_fields_have_the_values_that_stand_for_nothing() -> None:
         ({"1": None}, "field 1 (name) is missing"),
         ({"1": ""}, "field 1 (name) is empty"),
         ({"3": "{"}, "field 3 (parameter_schema) is not JSON"),
-        ({"3": "[]"}, "field 3 (parameter_schema) has a JSON array; it has to be an object"),
+        ({"3": "[]"}, "field 3 (parameter_schema) has a JSON array; it must be an object"),
         ({"8": None}, "field 8 (server_uri) is missing"),
         ({"9": 7}, "field 9 (tool_name) is a int"),
         ({"10": "nope"}, "field 10 (input_schema) is not JSON"),

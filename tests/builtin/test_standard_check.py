@@ -177,7 +177,7 @@ def test_a_folder_of_ones_own_is_held_to_it(folder: Path) -> None:
         ("tool.md", "# greet", "no facts between two lines of ---"),
         ("tool.md", "---\nname: other\nbudgets: {timeout_s: 5}\n---\n", "`name` is 'other'"),
         ("tool.md", "---\nname: greet\nbudgets: {timeout_s: 0}\n---\n", "`budgets.timeout_s` must be a number"),
-        ("tool.md", "---\nname: greet\n---\n## Purpose\n\nx\n", "nothing under `## Examples`"),
+        ("tool.md", "---\nname: greet\n---\n## Purpose\n\nx\n", "no text under `## Examples`"),
         ("tool.md", "---\nname: [\n---\n", "no facts"),
         ("schema.json", None, "schema.json cannot be read"),
         ("schema.json", "{", "schema.json cannot be read"),

@@ -53,19 +53,19 @@ def _decode(storage: Any, start: int, decoder: _Decoder) -> list[AnyToolValue | 
 
 
 def storage_of(chunk: Any) -> Any:
-    """Return the structs of a chunk; ToolValueError for a column of something else."""
+    """Return the structs of a chunk; raise ToolValueError for a column of another type."""
     if isinstance(chunk.type, ToolColumnType):
         if chunk.type.version > SCHEMA_VERSION:
             remedy = f"this release reads versions up to {SCHEMA_VERSION}; install a newer one"
             raise ToolValueError(f"the column has tool values of version {chunk.type.version}, and {remedy}")
         return chunk.storage
     if not pa.types.is_struct(chunk.type):
-        raise ToolValueError(f"a column of tools holds structs, and this one holds {chunk.type}")
+        raise ToolValueError(f"a column of tools contains structs, and this one contains {chunk.type}")
     return chunk
 
 
 def is_unified(struct: Any) -> bool:
-    """Return whether structs have the unified form, with the type as text."""
+    """Return whether structs have the unified form, with the type as a string."""
     return bool(struct.num_fields >= 12) and _is_text(struct.field("0").type)
 
 
@@ -78,7 +78,7 @@ def _is_text(kind: Any) -> bool:
 
 
 def as_written(structs: Any) -> Any:
-    """Return structs of the unified form with the types of fields that are written here."""
+    """Return structs of the unified form with the field types of this module."""
     target_fields = list(STORAGE)[: structs.type.num_fields]
     if list(structs.type) == target_fields:
         return structs
@@ -147,7 +147,7 @@ def _input_schema(text: str | None) -> dict[str, Any] | None:
 def _workflow_attributes(structs: Any) -> dict[str, list[Any]]:
     return {
         "_filestore_keys": structs.field("4").to_pylist(),
-        # Lists may be changed by their owners, and workflows are few: each has its own.
+        # Callers may change lists, and there are few workflows: each gets a copy.
         "input_ports": [decode_ports(ports, "5 (input_ports)") for ports in structs.field("5").to_pylist()],
         "output_ports": [decode_ports(ports, "6 (output_ports)") for ports in structs.field("6").to_pylist()],
         "message_output_port_index": structs.field("7").to_pylist(),
@@ -184,7 +184,7 @@ def _read_texts(structs: Any, field: str) -> list[str]:
 
 def _text(text: str | None) -> str:
     if not text:
-        raise ToolValueError("a text is missing")
+        raise ToolValueError("a string is missing")
     return text
 
 

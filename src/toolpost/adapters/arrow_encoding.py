@@ -56,7 +56,7 @@ def _encode(rows: list[Any], start: int, json_texts: _JsonTexts) -> Any:
 
 
 def _structs(rows: list[Any], classes: list[type[Any]], json_texts: _JsonTexts) -> Any:
-    """Encode values by columns; those of workflows and of the others are filled in where they are."""
+    """Encode values by columns: workflows and other values separately, each in its rows."""
     kinds = {kind: rows[classes.index(kind)].tool_type.value for kind in set(classes)}
     workflows = {kind: issubclass(kind, WorkflowTool) for kind in kinds}
     is_workflow = np.fromiter(map(workflows.__getitem__, classes), np.bool_, len(rows))
@@ -88,7 +88,7 @@ def _encode_rows(chosen: Any, rows: list[Any], encode: Callable[[list[Any]], dic
 
 
 def _places(chosen: Any) -> Any:
-    """Return for each row which of the chosen ones it is; null for the others."""
+    """Return for each row its index among the chosen rows; null for other rows."""
     return pa.array(np.cumsum(chosen) - 1, mask=~chosen)
 
 
@@ -120,7 +120,7 @@ class _JsonTexts:
         self._texts: dict[int, str | None] = {id(None): None}
 
     def column(self, schemas: list[Any]) -> Any:
-        """Return the column of schemas that live at least as long as this object."""
+        """Return the column of schemas; the schemas must live at least as long as this object."""
         if schemas.count(None) == len(schemas):
             return pa.nulls(len(schemas), pa.string())
         encoded = pa.array(np.fromiter(map(id, schemas), np.int64, len(schemas))).dictionary_encode()

@@ -52,7 +52,7 @@ def _plain_type(kind: Any) -> Any:
 
 
 def tool_column_name(table: Table, column: str | None = None) -> str:
-    """Return the name of the tool column: the one given, or by default the last; ConfigError where there is none."""
+    """Return the name of the tool column: the given one, or by default the last; ConfigError if there is none."""
     fields: Any = table.schema
     names: list[str] = [field.name for field in fields if _holds_tools(field.type)]
     if column is None:
@@ -63,12 +63,12 @@ def tool_column_name(table: Table, column: str | None = None) -> str:
         raise ConfigError(f"the table has no column {column!r}; its columns are: {', '.join(table.column_names)}")
     if column not in names:
         there = f"columns of tools are: {', '.join(names) or 'none'}"
-        raise ConfigError(f"the column {column!r} holds {fields.field(column).type}, not tools; {there}")
+        raise ConfigError(f"the column {column!r} contains {fields.field(column).type}, not tools; {there}")
     return column
 
 
 def _holds_tools(kind: Any) -> bool:
-    """Return whether a column has the type of tools, or structs of one of their forms, as other programs write them."""
+    """Return whether a column has the type of tools, or contains their structs, as other programs write them."""
     if isinstance(kind, ToolColumnType):
         return True
     if not pa.types.is_struct(kind) or kind.num_fields not in _FORMS:

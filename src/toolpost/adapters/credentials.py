@@ -16,10 +16,10 @@ from toolpost.wire.targets import HTTP_SCHEMES, parse_target
 
 @dataclass(frozen=True, slots=True)
 class NamedCredential:
-    """A credential under the name that tool values know it by; only the name is ever stored in a table.
+    """A credential and its name in tool values; a table only stores the name.
 
-    `origin` is the only place that it is sent to: the scheme, host and port of a URL, or a whole command, for a server
-    that is started by it. A second factor, or a password without a username, is sent as a bearer token; a username as
+    `origin` is the only server that gets it: the scheme, host and port of a URL, or a complete command, for a server
+    that the command starts. A second factor, or a password without a username, is sent as a bearer token; a username as
     HTTP Basic.
     """
 
@@ -92,5 +92,5 @@ def _address(url: str) -> tuple[str, ...]:
     parts = urlsplit(url.strip())
     try:
         return (origin_of(url), parts.path or "/", parts.query)
-    except ToolPermissionError:  # parsers may read it differently
+    except ToolPermissionError:  # parsers may interpret it differently
         return (url,)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 SchemaProfile = Literal["full", "simple"]
 UNSUPPORTED = "x-unsupported"
-"""Keyword of a parameter schema with the reason why simple parameters are not enough."""
+"""Keyword of a parameter schema with the reason why simple parameters do not suffice."""
 
 _SIMPLE = frozenset({"string", "integer", "number"})
 
@@ -105,7 +105,7 @@ def _value(spec: ToolSpec, url: str, credential_name: str | None) -> MCPTool:
 
 
 def simple_tool(tool: MCPTool, *, booleans: bool = False) -> MCPTool:
-    """Return a tool with simple parameters alone; the server's own schema stays as its input schema.
+    """Return a tool with only its simple parameters; its input schema is the server's.
 
     A tool that needs a parameter that is not simple is marked as unsupported: without it, every call would fail.
     """
@@ -129,7 +129,7 @@ def simple_tool(tool: MCPTool, *, booleans: bool = False) -> MCPTool:
 
 
 def unsupported_reason(schema: dict[str, Any]) -> str | None:
-    """Return why a tool with this parameter schema is marked as unsupported; None where it is not."""
+    """Return why a tool with this parameter schema is marked as unsupported, or None."""
     reason = schema.get(UNSUPPORTED)
     return reason if isinstance(reason, str) else None
 
@@ -145,4 +145,4 @@ def _is_simple(schema: Any, allowed: frozenset[str]) -> bool:
 
 def _kind(schema: Any) -> str:
     kind = schema.get("type") if is_object(schema) else json_type(schema)
-    return f"of the type {kind}" if isinstance(kind, str) else "of no simple type"
+    return f"of the type {kind}" if isinstance(kind, str) else "of a type that is not simple"

@@ -70,7 +70,7 @@ class RowServers:
         runs = from_data and not is_url(uri) and bool({"command", "module"}.intersection(connection_forms(transport)))
         if value.credential_name is not None:
             if runs:
-                raise ToolPermissionError("a command or a module that a row names gets no credential")
+                raise ToolPermissionError("a command or a module from a row gets no credential")
             config = self._with_credential(config, value.credential_name)
         return RowServer(_ROW, config, from_data, runs)
 
@@ -96,7 +96,7 @@ class RowServers:
 
 
 def transport_of(value: AnyToolValue) -> TransportType:
-    """Return the transport by which the tool of a value is called."""
+    """Return the transport of the tool of a value."""
     match value:
         case MCPTool():
             return TransportType.MCP
@@ -115,7 +115,7 @@ def _is_at(config: ExternalToolConfig, transport: TransportType, uri: str) -> bo
 
 
 def _means(connection: str, uri: str, transport: TransportType) -> bool:
-    """Return whether a row's address means a connection; a file may be written as another path to the same place."""
+    """Return whether the address of a row is that of a connection; two paths may name the same file."""
     if is_same_server(connection, uri):
         return True
     is_file = "command" not in connection_forms(transport) and not is_url(connection) and not is_url(uri)
@@ -130,7 +130,7 @@ def _config(transport: TransportType, connection: str) -> ExternalToolConfig:
 
 
 def _refusal(transport: TransportType, uri: str) -> ToolPermissionError:
-    """Return the error of a row whose server is not allowed."""
+    """Return the error of a row with a server that is not allowed."""
     kind = "server"
     if not is_url(uri):
         forms = connection_forms(transport)
@@ -141,7 +141,7 @@ def _refusal(transport: TransportType, uri: str) -> ToolPermissionError:
 
 
 def connection_forms(transport: TransportType) -> Sequence[str]:
-    """Return how an address of this transport may be written."""
+    """Return the forms of an address of this transport."""
     return find_transport(transport).forms
 
 

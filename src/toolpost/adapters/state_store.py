@@ -1,4 +1,4 @@
-"""The state store of a database on its own, for planners that are not Toolpost's."""
+"""The state store of a database without a Toolbox, for planners of other libraries."""
 
 from __future__ import annotations
 

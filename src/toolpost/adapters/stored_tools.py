@@ -40,7 +40,7 @@ class ToolPort:
             return None
         return cls(storage["0"], storage["1"], storage["2"], storage["3"])
 
-    _to_arrow_dict = to_arrow_dict  # the names that KNIME's own class has
+    _to_arrow_dict = to_arrow_dict  # the names in the class of KNIME
     _from_arrow_dict = from_arrow_dict
 
 
@@ -73,7 +73,7 @@ class ToolValueExecutor(Protocol):
 
 
 class ToolValue(Protocol):
-    """What all tool values have in common."""
+    """Members that all tool values share."""
 
     @property
     def tool_type(self) -> ToolType:
@@ -87,7 +87,7 @@ class ToolValue(Protocol):
 
     @property
     def description(self) -> str:
-        """What the tool does."""
+        """The description of the tool."""
         ...
 
     @property
@@ -114,7 +114,7 @@ class StoredTool:
 
 @dataclass(frozen=True, slots=True)
 class WorkflowTool(StoredTool):
-    """A workflow as a tool; `_filestore_keys` are its bytes, or the keys by which a host finds them.
+    """A workflow as a tool; `_filestore_keys` are its bytes, or the keys of a host for them.
 
     `message_output_port_index` is the output port with the message for the conversation, or -1.
     """
@@ -139,7 +139,7 @@ class WorkflowTool(StoredTool):
 
     @property
     def package(self) -> bytes | None:
-        """The bytes of the workflow, or the keys by which a host finds them."""
+        """The bytes of the workflow, or the keys of a host for them."""
         return self._filestore_keys
 
 
@@ -147,9 +147,9 @@ class WorkflowTool(StoredTool):
 class RemoteTool(StoredTool):
     """A tool of a source: of an MCP server, an HTTP API or a file of Python functions.
 
-    `server_uri` is where the source is, `tool_name` the tool's name there. `parameter_schema` is what a model sees,
-    `input_schema` the source's own where the two differ. `credential_name` names a credential that whoever calls the
-    tool looks up.
+    `server_uri` is the address of the source, `tool_name` the name of the tool in it. Models see `parameter_schema`;
+    `input_schema` is the schema of the source, if it differs. `credential_name` names a credential that the caller of
+    the tool looks up.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Tools of a table that can be called: rows refer to servers, and every call goes through the router of a Toolbox."""
+"""Callable tools of a table: rows refer to servers, and every call goes through the router of a Toolbox."""
 
 from __future__ import annotations
 
@@ -96,8 +96,8 @@ async def extract_tools(
 class TableTool(NamedTuple):
     """A tool of a table that can be called.
 
-    `name` is that of its value, or the one in the catalog where several have it; `model_name` is one that models
-    accept, `tool_name` the one in the catalog of the Toolbox. `unusable` says why every call would fail, if so.
+    `name` is that of its value, or the one in the catalog if several share it; `model_name` is one that models
+    accept, `tool_name` the one in the catalog of the Toolbox. `unusable` is the reason if every call would fail.
     """
 
     value: AnyToolValue
@@ -121,8 +121,8 @@ class TableTool(NamedTuple):
 class ToolValues:
     """Execute tool values of every type in an open Toolbox; the arguments are those of `extract_tools`.
 
-    `on_problem` gets each sentence about a value that cannot be used, in place of a warning. A source is added once
-    for each server and credential, with the tools that are asked for and no others.
+    `on_problem` gets a sentence about each unusable value, instead of a warning. A source is added once
+    for each server and credential, with only the requested tools.
     """
 
     def __init__(
@@ -149,12 +149,12 @@ class ToolValues:
     async def add(self, values: Iterable[AnyToolValue]) -> list[TableTool]:
         """Make values callable, without starting, importing or connecting anything.
 
-        Those that are marked as unsupported are left out with a warning; a warning names those that cannot be used.
+        Values that are marked as unsupported are skipped with a warning; other unusable values are named in a warning.
         """
         usable: list[AnyToolValue] = []
         for value in values:
             if reason := unsupported_reason(value.parameter_schema):
-                self._on_problem(f"tool {value.name!r} is left out: it {reason}")
+                self._on_problem(f"tool {value.name!r} is skipped: it {reason}")
             else:
                 usable.append(value)
         new = {key: value for value in usable if (key := _key(value)) not in self._names}
@@ -185,7 +185,7 @@ class ToolValues:
         return self.box.call(tool_name, parameters, user=self.user, idempotency_key=idempotency_key)
 
     async def _execute_mcp_tool(self, tool: MCPTool, parameters: Mapping[str, Any]) -> str:
-        """Call an MCP tool and return its result, or what went wrong, as the text of a message."""
+        """Call an MCP tool and return its result, or its error, as the text of a message."""
         return (await self.execute(tool, parameters)).text
 
     async def _add_sources(self, values: list[RemoteTool]) -> None:
@@ -230,15 +230,15 @@ class ToolValues:
             self._names[_key(cast("AnyToolValue", value))] = canonical_name(name, value.tool_name)
 
     def _question(self, connection: str, value: RemoteTool) -> Question:
-        """Return the question whether a command may be started, or a module imported, that a row names."""
+        """Return the question whether the command of a row may be started, or its module imported."""
         forms = connection_forms(transport_of(cast("AnyToolValue", value)))
         does = "Start the command" if "command" in forms else "Import"
         shown = self.box.redactor.redact(connection)
-        prompt = f"{does} `{shown}`? It comes from a row of a table, and runs with the rights of this process."
+        prompt = f"{does} `{shown}`? It comes from a row of a table and runs with the permissions of this process."
         return Question(kind="approval", prompt=prompt, key=_START)
 
     def _add_workflow(self, key: ValueKey, value: WorkflowTool) -> None:
-        """Find the workflow of a row in the catalog, or register it if the code allows that."""
+        """Find the workflow of a row in the catalog, or register it if the code allows it."""
         if self._run_workflow is not None:
             self._names[key] = self._register(value, partial(_HostedWorkflow, value=value, run=self._run_workflow))
             return
@@ -301,7 +301,7 @@ class _RowsOfServer(NamedTuple):
 
 
 def _row_tool(source: str, value: RemoteTool) -> Tool:
-    """Return a tool as its row describes it. Its effects are unknown until its server has listed it."""
+    """Return a tool as described by its row. Its effects are unknown until its server has listed it."""
     return SourceTool(
         ToolSpec(
             name=canonical_name(source, value.tool_name),

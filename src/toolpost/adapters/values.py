@@ -1,8 +1,8 @@
-"""Tool values as stored structs: encoding of version 1, and decoding of it and of the forms before and after.
+"""Tool values as stored structs: encoding of version 1, and decoding of all versions.
 
-A struct has fields named "0", "1" and so on, as columnar stores of KNIME name them. Version 1 has twelve, the first of
-which tells the type; two optional ones follow. Read, too: the workflow form of six fields that came before it, and the
-forms of nine and ten fields with a number as type.
+A struct has fields named "0", "1" and so on, as in columnar stores of KNIME. Version 1 has twelve fields, the first of
+them the type, and two optional ones. Earlier forms are also decoded: workflows of six fields, and forms of nine and ten
+fields with a number as type.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ __all__ = [
 ]
 
 Tool: TypeAlias = AnyToolValue
-"""The union of tool values, named as in KNIME; elsewhere in Toolpost `Tool` is the Protocol of tools that run."""
+"""The union of tool values, named as in KNIME; elsewhere in Toolpost, `Tool` is the Protocol of runnable tools."""
 
 SCHEMA_VERSION = 1
 FIELDS = (
@@ -92,7 +92,7 @@ class ToolValueFactory:
     compatible_type = StoredTool
 
     def encode(self, value: object) -> dict[str, Any] | None:
-        """Return the twelve fields of version 1, and after them the name of a credential where there is one."""
+        """Return the twelve fields of version 1, and then the name of the credential, if any."""
         match value:
             case None:
                 return None
@@ -121,7 +121,7 @@ class ToolValueFactory:
                 raise TypeError(f"Unknown tool type: {type(value)}")
 
     def decode(self, storage: Storage | None) -> AnyToolValue | None:
-        """Return the value of a struct of any known form; ToolValueError, a ValueError, says which field is wrong."""
+        """Return the value of a struct of any known form; ToolValueError, a ValueError, names the invalid field."""
         if storage is None:
             return None
         _check_struct(storage)
@@ -177,7 +177,7 @@ def encode_json(value: Any) -> str:
 
 
 def encode_ports(ports: list[ToolPort] | None) -> str | None:
-    """Return ports as JSON; None where there are none."""
+    """Return ports as JSON; None without ports."""
     return json.dumps([port.to_arrow_dict() for port in ports]) if ports else None
 
 
@@ -187,7 +187,7 @@ def decode_json(text: Any, field: str) -> dict[str, Any]:
         return {}
     value = _parse(text, field)
     if not is_object(value):
-        raise ToolValueError(f"field {field} has a JSON {json_type(value)}; it has to be an object")
+        raise ToolValueError(f"field {field} has a JSON {json_type(value)}; it must be an object")
     return value
 
 
@@ -197,13 +197,13 @@ def decode_ports(stored: Any, field: str) -> list[ToolPort]:
         return []
     listed = _parse(stored, field) if isinstance(stored, str) else stored
     if not is_array(listed):
-        raise ToolValueError(f"field {field} has to be a list of ports")
+        raise ToolValueError(f"field {field} must be a list of ports")
     ports: list[ToolPort] = []
     for number, port in enumerate(listed):
         try:
             tool_port = ToolPort.from_arrow_dict(port)
         except (KeyError, TypeError, AttributeError):
-            message = f'field {field}: port {number} has to be an object with "0" name, "1" description, "2" type'
+            message = f'field {field}: port {number} must be an object with "0" name, "1" description, "2" type'
             raise ToolValueError(f'{message} and "3" spec') from None
         if tool_port is not None:
             ports.append(tool_port)
@@ -220,7 +220,7 @@ def check_version(version: Any) -> None:
 def unknown_type(kind: Any) -> ToolValueError:
     """Return the error of an unknown type."""
     names = ", ".join(one.value for one in ToolType)
-    return ToolValueError(f"Unknown tool type: {kind}; field 0 (tool_type) has to be one of {names}")
+    return ToolValueError(f"Unknown tool type: {kind}; field 0 (tool_type) must be one of {names}")
 
 
 def _parse(text: Any, field: str) -> Any:
@@ -240,11 +240,11 @@ def _common(value: ToolValue) -> dict[str, Any]:
 
 
 def _require_text(storage: Storage, names: tuple[str, ...], number: int) -> Any:
-    """Return a field that has to be there and have a text."""
+    """Return a required field with a string."""
     value = storage.get(str(number))
     if not isinstance(value, str) or not value:
         missing = "is missing" if value is None else "is empty" if value == "" else f"is a {type(value).__name__}"
-        raise ToolValueError(f"field {number} ({names[number]}) {missing}; it has to be a text")
+        raise ToolValueError(f"field {number} ({names[number]}) {missing}; it must be a string")
     return value
 
 
@@ -277,7 +277,7 @@ def _decode_unified(storage: Storage) -> AnyToolValue:
 
 
 def _decode_numbered(storage: Storage) -> AnyToolValue:
-    """Decode the form of nine or ten fields; a tool has the name that its server knows."""
+    """Decode the form of nine or ten fields; the name of a tool is the one of its server."""
     kind = _NUMBERED_TYPES.get(storage["0"])
     name, description = _require_text(storage, _NUMBERED_FIELDS, 1), storage.get("2") or ""
     schema = decode_json(storage.get("3"), "3 (parameter_schema)")
@@ -296,13 +296,11 @@ def _decode_numbered(storage: Storage) -> AnyToolValue:
             uri = _require_text(storage, _NUMBERED_FIELDS, 8)
             return MCPTool(name, description, schema, uri, name, credential_name=storage.get("9") or None)
         case _:
-            raise ToolValueError(
-                f"Unknown tool type: {storage['0']}; field 0 (tool_type) has to be 0 or 1 in this form"
-            )
+            raise ToolValueError(f"Unknown tool type: {storage['0']}; field 0 (tool_type) must be 0 or 1 in this form")
 
 
 def _decode_legacy(storage: Storage) -> WorkflowTool:
-    """Decode a workflow of the form that had no types."""
+    """Decode a workflow of the form without types."""
     return WorkflowTool(
         name=_require_text(storage, _LEGACY_FIELDS, 0),
         description=storage.get("1") or "",
@@ -314,7 +312,7 @@ def _decode_legacy(storage: Storage) -> WorkflowTool:
 
 
 def _decode_filestore(storage: Storage) -> AnyToolValue:
-    """Decode a struct beside the keys of its file store, which are the first of two fields."""
+    """Decode a struct of two fields: the keys of its file store, and the value."""
     inner: Storage = storage["1"]
     keys = storage["0"] or None
     form = form_of(inner)

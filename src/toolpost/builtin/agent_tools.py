@@ -68,11 +68,11 @@ def agent_tools() -> list[FunctionTool]:
 
 @tool(**_DECLARED)
 async def spawn_task(
-    description: Annotated[Text, Field(description="What the task is, in a few words")],
-    input: Annotated[Text, Field(description="All that the task needs to know; it sees nothing of this conversation")],
+    description: Annotated[Text, Field(description="The task in a few words")],
+    input: Annotated[Text, Field(description="Everything that the task needs; it cannot see this conversation")],
     ctx: ToolContext,
 ) -> dict[str, Any]:
-    """Start a task in the background. You are notified when it has ended."""
+    """Start a task in the background. You are notified when it ends."""
     host: MainHost | None = _host(ctx, "spawn_task")
     task_id = ctx.task_id if host is None else await host.spawn_task(description, input, cause=ctx.call_id)
     return {"action": "spawn_task", "description": description, "input": input, "task_id": task_id}
@@ -80,17 +80,18 @@ async def spawn_task(
 
 @tool(**_DECLARED)
 async def reply(
-    text: Annotated[Text, Field(description="What to say")],
+    text: Annotated[Text, Field(description="The text")],
     channel_id: Annotated[
-        str, Field(min_length=1, validation_alias=either("channel_id"), description="The channel to say it on")
+        str,
+        Field(min_length=1, validation_alias=either("channel_id"), description="The channel to send it on"),
     ],
     ctx: ToolContext,
     *,
     reply_to: Annotated[
-        str | None, Field(validation_alias=either("reply_to"), description="The message that this answers")
+        str | None, Field(validation_alias=either("reply_to"), description="The message that this is a reply to")
     ] = None,
 ) -> dict[str, Any]:
-    """Say something to the user. Text outside of this tool is not delivered."""
+    """Send a text to the user. Only text sent with this tool is delivered."""
     host: MainHost | None = _host(ctx, "reply")
     if host is not None:
         await host.send_reply(text, channel_id, reply_to)
@@ -100,10 +101,10 @@ async def reply(
 @tool(**_DECLARED)
 async def resume_task(
     task_id: Annotated[str, Field(min_length=1, validation_alias=either("task_id"), description="The task's id")],
-    input: Annotated[Text, Field(description="What the task asked for, or what it is to do now")],
+    input: Annotated[Text, Field(description="The requested information, or the next instruction")],
     ctx: ToolContext,
 ) -> dict[str, Any]:
-    """Go on with a task that asked for more information, or that has ended."""
+    """Resume a task that asked for more information or has ended."""
     host: MainHost | None = _host(ctx, "resume_task")
     if host is not None:
         await host.resume_task(task_id, input)
@@ -111,10 +112,8 @@ async def resume_task(
 
 
 @tool(**_DECLARED)
-async def notify(
-    text: Annotated[Text, Field(description="What the main agent should know now")], ctx: ToolContext
-) -> dict[str, Any]:
-    """Tell the main agent something while the task goes on, such as how far it is."""
+async def notify(text: Annotated[Text, Field(description="The notification")], ctx: ToolContext) -> dict[str, Any]:
+    """Notify the main agent while the task continues, for example of its progress."""
     host: TaskHost | None = _host(ctx, "notify")
     if host is not None:
         host.notify(ctx.task_id, text)
@@ -123,9 +122,9 @@ async def notify(
 
 @tool(**_DECLARED)
 async def need_more_info(
-    question: Annotated[Text, Field(description="What has to be known before the task can go on")], ctx: ToolContext
+    question: Annotated[Text, Field(description="The information that the task needs to continue")], ctx: ToolContext
 ) -> dict[str, Any]:
-    """Ask the main agent for information without which the task cannot go on; the answer is the result."""
+    """Ask the main agent for information that the task needs to continue; the result is the answer."""
     _host(ctx, "need_more_info")
     return {"action": "need_more_info", "question": question}
 

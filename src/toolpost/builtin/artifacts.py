@@ -35,12 +35,12 @@ def artifact_tools(artifacts: ArtifactStore) -> list[FunctionTool]:
 
     @_artifact_tool
     async def artifact_read(
-        artifact_id: Annotated[str, Field(description="The artifact's id, as a completed call gave it")],
+        artifact_id: Annotated[str, Field(description="The ID of the artifact, from the outcome of a completed call")],
         ctx: ToolContext,
-        offset: Annotated[int, Field(ge=0, description="Where to begin, in bytes")] = 0,
-        limit: Annotated[int, Field(ge=4, le=20_000, description="The most bytes to read")] = 16_000,
+        offset: Annotated[int, Field(ge=0, description="The first byte to read, from 0")] = 0,
+        limit: Annotated[int, Field(ge=4, le=20_000, description="Maximum number of bytes")] = 16_000,
     ) -> ToolOutput:
-        """Read part of a result that was too large to hand on; `next_offset` is where to go on, null at the end."""
+        """Read part of a large result that was stored as an artifact; `next_offset` starts the next part."""
         ref = await _find_artifact(artifacts, artifact_id, ctx)
         data = await artifacts.read(artifact_id, tenant=ref.tenant, offset=offset, limit=limit)
         text = _decode_whole(data) if _is_text(ref.media_type) else None
@@ -58,15 +58,15 @@ def artifact_tools(artifacts: ArtifactStore) -> list[FunctionTool]:
 
     @_artifact_tool
     async def artifact_search(
-        artifact_id: Annotated[str, Field(description="The artifact's id, as a completed call gave it")],
+        artifact_id: Annotated[str, Field(description="The ID of the artifact, from the outcome of a completed call")],
         query: Annotated[
             str,
-            Field(min_length=1, max_length=1000, description="The text to find; the case of A to Z does not matter"),
+            Field(min_length=1, max_length=1000, description="The text to find, regardless of the case of A to Z"),
         ],
         ctx: ToolContext,
         max_results: Annotated[int, Field(ge=1, le=100)] = 20,
     ) -> ToolOutput:
-        """Find a text in a large result. Each match has its offset in bytes and some text around it."""
+        """Find a text in a result that was stored as an artifact. Each match has its byte offset and an excerpt."""
         ref = await _find_artifact(artifacts, artifact_id, ctx)
         needle, matches, begin = query.encode("utf-8", "surrogatepass").lower(), list[dict[str, Any]](), 0
         while begin < ref.size and len(matches) <= max_results:

@@ -55,7 +55,7 @@ class BackgroundCommand:
         except asyncio.CancelledError:
             self._end("stopped")
         except TimeoutError:
-            self.error = f"it did not end within {timeout_s:g} s, and was ended with all that it started"
+            self.error = f"it did not end within {timeout_s:g} s and was killed with its child processes"
             self._end("failed")
         except ToolError as failed:
             self.error = str(failed)

@@ -30,7 +30,7 @@ _USUAL_S = 30
 _MOST_BYTES = 16 << 20
 _SHOWN = 64 * 1024
 CommandId = Annotated[
-    str, Field(min_length=1, validation_alias=either("command_id"), description="The id that run_command gave")
+    str, Field(min_length=1, validation_alias=either("command_id"), description="The ID from run_command")
 ]
 Seconds = Annotated[
     float | None,
@@ -38,16 +38,20 @@ Seconds = Annotated[
         gt=0,
         le=_LONGEST_S,
         validation_alias=either("timeout_s"),
-        description="Seconds it may take; left out, 30, in the background 600",
+        description="Timeout in seconds; default 30, or 600 in the background",
     ),
 ]
 InBackground = Annotated[
-    bool, Field(validation_alias=either("run_in_background"), description="Return at once; read on with its id")
+    bool,
+    Field(
+        validation_alias=either("run_in_background"),
+        description="Return immediately, with a command_id",
+    ),
 ]
 
 
 class CommandRun(TypedDict):
-    """How a command ended, or that it goes on in the background under `command_id`."""
+    """The result of a command, or the `command_id` of one that runs in the background."""
 
     status: Literal["running", "completed", "failed", "stopped"]
     command_id: str | None
@@ -59,7 +63,7 @@ class CommandRun(TypedDict):
 
 
 class CommandState(TypedDict):
-    """A command in the background; `output` is what both streams said, in order."""
+    """A background command; `output` has both streams in order."""
 
     status: Literal["running", "completed", "failed", "stopped"]
     command_id: str
@@ -88,16 +92,17 @@ def command_tools(
     )
     async def run_command(
         command: Annotated[
-            str | list[str], Field(min_length=1, description="A line for the shell, or a program and its arguments")
+            str | list[str],
+            Field(min_length=1, description="A shell command line, or a program and its arguments"),
         ],
         ctx: ToolContext,
         *,
-        cwd: Annotated[str | None, Field(description="The folder to run in; left out, the first allowed one")] = None,
+        cwd: Annotated[str | None, Field(description="The working folder; default: the first allowed one")] = None,
         timeout_s: Seconds = None,
-        env: Annotated[dict[str, str], Field(description="More variables for it")] = {},  # noqa: B006 - never changed
+        env: Annotated[dict[str, str], Field(description="Additional environment variables")] = {},  # noqa: B006 - never changed
         run_in_background: InBackground = False,
     ) -> CommandRun:
-        """Run a command and say how it ended. Whatever it started is ended with it."""
+        """Run a command and return its output and exit code. Its child processes are killed when it ends."""
         folder = _folder(cwd, ctx)
         variables = child_environment({**environment.overlay(ctx), **env})
         if run_in_background:
@@ -112,10 +117,15 @@ def command_tools(
         *,
         wait_s: Annotated[
             float,
-            Field(ge=0, le=_LONGEST_S, validation_alias=either("wait_s"), description="How long to wait for its end"),
+            Field(
+                ge=0,
+                le=_LONGEST_S,
+                validation_alias=either("wait_s"),
+                description="Seconds to wait for its end",
+            ),
         ] = 0,
     ) -> CommandState:
-        """Say what a command in the background wrote so far, and how it stands."""
+        """Return the output and the status of a background command."""
         command = background.find(command_id, _owner(ctx), tool_name="command_output")
         if wait_s and command.task is not None:
             await asyncio.wait([command.task], timeout=wait_s)
@@ -123,7 +133,7 @@ def command_tools(
 
     @tool(side_effects="stateful", idempotent=True, category=ToolCategory.CODE, tags=_TAGS, timeout_s=30)
     async def command_stop(command_id: CommandId, ctx: ToolContext) -> CommandState:
-        """Stop a command in the background, with all that it started."""
+        """Stop a background command and its child processes."""
         command = background.find(command_id, _owner(ctx), tool_name="command_stop")
         await background.stop(command)
         return _command_state(command)

@@ -43,7 +43,7 @@ class EncodeResult(TypedDict):
 
 
 class DecodeResult(TypedDict):
-    """The text behind base64."""
+    """The decoded text."""
 
     decoded: str
 
@@ -55,7 +55,7 @@ def data_tools() -> list[FunctionTool]:
 
 @tool(side_effects="pure", category=ToolCategory.DATA, tags=["builtin", "data"], timeout_s=10)
 def json_parse(text: Annotated[str, Field(description="The JSON text")]) -> ParseResult:
-    """Read a JSON text; NaN and Infinity are not JSON."""
+    """Parse a JSON text; NaN and Infinity are not JSON."""
     try:
         data = json.loads(text, parse_constant=refuse_constant, parse_float=_float, parse_int=_int)
     except RecursionError:
@@ -70,9 +70,9 @@ def json_parse(text: Annotated[str, Field(description="The JSON text")]) -> Pars
 @tool(side_effects="pure", category=ToolCategory.DATA, tags=["builtin", "data"], timeout_s=10)
 def json_stringify(
     data: Annotated[JsonValue, Field(description="Any JSON value")],
-    pretty: Annotated[bool, Field(description="One member a line, indented")] = False,  # noqa: FBT002 - an argument of the tool
+    pretty: Annotated[bool, Field(description="Indent, with one member per line")] = False,  # noqa: FBT002 - an argument of the tool
 ) -> StringifyResult:
-    """Write a value as JSON text."""
+    """Convert a value to JSON text."""
     try:
         return {"text": json.dumps(data, ensure_ascii=False, indent=2 if pretty else None, allow_nan=False)}
     except RecursionError:
@@ -83,8 +83,8 @@ def json_stringify(
 
 
 @tool(side_effects="pure", category=ToolCategory.DATA, tags=["builtin", "data"], timeout_s=10)
-def base64_encode(text: Annotated[str, Field(description="The text, encoded as UTF-8 first")]) -> EncodeResult:
-    """Write a text in base64."""
+def base64_encode(text: Annotated[str, Field(description="The text, which is encoded as UTF-8 first")]) -> EncodeResult:
+    """Encode a text as base64."""
     try:
         data = text.encode()
     except UnicodeEncodeError:
@@ -95,9 +95,9 @@ def base64_encode(text: Annotated[str, Field(description="The text, encoded as U
 
 @tool(side_effects="pure", category=ToolCategory.DATA, tags=["builtin", "data"], timeout_s=10)
 def base64_decode(
-    encoded: Annotated[str, Field(description="Base64 of a UTF-8 text; the form for URLs and missing = are fine")],
+    encoded: Annotated[str, Field(description="Base64 of UTF-8 text; URL-safe or without padding, too")],
 ) -> DecodeResult:
-    """Read a text from base64."""
+    """Decode base64 to text."""
     plain = "".join(encoded.split()).replace("-", "+").replace("_", "/").rstrip("=")
     try:
         data = base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
@@ -113,7 +113,7 @@ def base64_decode(
 def _float(text: str) -> float:
     number = float(text)
     if math.isinf(number):
-        raise ValueError(f"the number {text[:40]} is too large to be kept")
+        raise ValueError(f"the number {text[:40]} is too large to be stored")
     return number
 
 
@@ -124,7 +124,7 @@ def _int(text: str) -> int:
 
 
 def _too_deep(tool_name: str) -> ToolClientError:
-    message = f"the value is nested more than {_DEEPEST} levels deep; take it apart first"
+    message = f"the value is nested more than {_DEEPEST} levels deep; split it first"
     return ToolClientError(message, tool_name=tool_name, code="json_too_deep")
 
 

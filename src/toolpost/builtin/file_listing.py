@@ -30,16 +30,16 @@ _REGEX = "re:"
 _MOST_REPEATS = 2
 Folder = Annotated[
     str | None,
-    Field(min_length=1, description="The folder; left out, the working folder or the first allowed one"),
+    Field(min_length=1, description="The folder; default: the working folder, or the first allowed one"),
 ]
 AllFolders = Annotated[
     bool,
-    Field(validation_alias=either("all_folders"), description="Look into .git, node_modules, build and the like, too"),
+    Field(validation_alias=either("all_folders"), description="Include .git, node_modules, build and similar folders"),
 ]
 
 
 class FileInfo(TypedDict):
-    """One entry: `name` is its last name, `path` what other tools take, `modified` milliseconds."""
+    """One entry: its name, its `path` for other tools, and `modified` in milliseconds."""
 
     name: str
     path: str
@@ -50,7 +50,7 @@ class FileInfo(TypedDict):
 
 
 class FileList(TypedDict):
-    """Entries; `total` counts also those that were left out."""
+    """Entries; `total` includes omitted ones."""
 
     path: str
     files: list[FileInfo]
@@ -68,7 +68,7 @@ async def list_files(
     ctx: ToolContext,
     *,
     path: Folder = None,
-    recursive: Annotated[bool, Field(description="List the folders below, too")] = False,
+    recursive: Annotated[bool, Field(description="Include the folders below")] = False,
     pattern: Annotated[
         str | None,
         Field(
@@ -78,11 +78,11 @@ async def list_files(
         ),
     ] = None,
     include_dirs: Annotated[
-        bool, Field(validation_alias=either("include_dirs"), description="List folders, too, not only files")
+        bool, Field(validation_alias=either("include_dirs"), description="Include folders, not only files")
     ] = True,
-    limit: Annotated[int, Field(ge=1, le=10_000, description="The most entries to return")] = 1000,
+    limit: Annotated[int, Field(ge=1, le=10_000, description="Maximum number of entries")] = 1000,
 ) -> FileList:
-    """List what is in a folder. Links are listed, but not followed."""
+    """List the files in a folder. Links are listed but not followed."""
     access = FileAccess.of(ctx, "list_files")
     matches = None if pattern is None else _matcher(access, pattern, anywhere=True)
     listing = _Listing(access=access, matches=matches, with_folders=include_dirs, limit=limit)
@@ -100,7 +100,7 @@ async def glob_files(
     max_results: Annotated[int, Field(ge=1, le=10_000, validation_alias=either("max_results"))] = 100,
     all_folders: AllFolders = False,
 ) -> FileList:
-    """Find files by a pattern of their path, those changed last first."""
+    """Find files by a path pattern, most recently changed first."""
     access = FileAccess.of(ctx, "glob_files")
     matches = _matcher(access, pattern, anywhere=False)
     globbing = _Listing(

@@ -45,7 +45,7 @@ MoveResult = TypedDict("MoveResult", {"success": bool, "from": str, "to": str})
 
 
 class DeleteResult(TypedDict):
-    """Whether there was anything to delete."""
+    """Whether the path existed."""
 
     path: str
     deleted: bool
@@ -78,7 +78,7 @@ async def delete_file(
     *,
     recursive: Annotated[bool, Field(description="Delete a folder with everything in it")] = False,
 ) -> DeleteResult:
-    """Delete a file; a link is deleted itself, not what it leads to. `deleted` is false when nothing was there."""
+    """Delete a file. For a link, delete the link and not its target. `deleted` is false if the path does not exist."""
     access = FileAccess.of(ctx, "delete_file", writes=True)
     deleted = await run_cancellable(partial(_delete, access, path, ctx.preview, recursive=recursive))
     return {"path": path, "deleted": deleted}
@@ -90,9 +90,9 @@ async def move_file(
     to: Annotated[str, Field(min_length=1, description="Its new path, with the new name")],
     ctx: ToolContext,
     *,
-    overwrite: Annotated[bool, Field(description="Replace a file that is there already")] = False,
+    overwrite: Annotated[bool, Field(description="Replace an existing file")] = False,
 ) -> MoveResult:
-    """Move or rename a file or folder; missing folders of the new path are made."""
+    """Move or rename a file or folder; missing folders of the new path are created."""
     access = FileAccess.of(ctx, "move_file", writes=True)
     await run_cancellable(partial(_move, access, source, to, ctx.preview, overwrite=overwrite))
     return {"success": True, "from": source, "to": to}

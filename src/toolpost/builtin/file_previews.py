@@ -55,7 +55,7 @@ def describe_entry(place: Place, status: os.stat_result) -> str:
     """Describe a file, link or folder in a few words, and the first entries of a folder."""
     name = repr(display_path(place.path))
     if stat.S_ISLNK(status.st_mode):
-        return f"the link {name}, and not what it leads to"
+        return f"the link {name}, not its target"
     if not stat.S_ISDIR(status.st_mode):
         return f"the file {name} ({status.st_size} bytes)"
     entries = [line.partition("\0")[0] for line in _entries(place)]

@@ -37,7 +37,7 @@ _ABSENT = ("file_not_found", "not_a_folder")
 
 
 class FileContent(TypedDict):
-    """Lines of a file; `total_lines` is null where counting them all would take too long."""
+    """Lines of a file; `total_lines` is null if counting would take too long."""
 
     path: str
     content: str
@@ -52,7 +52,7 @@ class FileContent(TypedDict):
 
 
 class FileFacts(TypedDict):
-    """What is known of a path; null for what does not exist. `modified` is in milliseconds since 1970."""
+    """Facts about a path, null if it does not exist; `modified` is in milliseconds since 1970."""
 
     path: str
     exists: bool
@@ -72,19 +72,19 @@ async def read_file(
     path: FilePath,
     ctx: ToolContext,
     *,
-    encoding: Annotated[str | None, Field(description="Left out: by the file's first bytes, else UTF-8")] = None,
+    encoding: Annotated[str | None, Field(description="Default: detected from the first bytes, else UTF-8")] = None,
     offset: Annotated[int, Field(ge=0, description="The first line to read, from 0")] = 0,
-    limit: Annotated[int, Field(ge=1, le=100_000, description="The most lines to read")] = LINES,
+    limit: Annotated[int, Field(ge=1, le=100_000, description="Maximum number of lines")] = LINES,
     line_numbers: Annotated[
         bool,
         Field(
-            description="Begin each line with its number, from 1, and a tab", validation_alias=either("line_numbers")
+            description="Prefix each line with its number, from 1, and a tab", validation_alias=either("line_numbers")
         ),
     ] = False,
 ) -> FileContent:
-    """Read a text file, or some of its lines; `next_offset` is where to go on, null at the end.
+    """Read a text file, or some of its lines; `next_offset` starts the next part, null at the end.
 
-    At most 1 MB is read at once. A file of any size can be read in parts.
+    One call reads at most 1 MB; larger files can be read in parts.
     """
     access = FileAccess.of(ctx, "read_file")
     reading = _Reading(access, path, LineRequest(offset, limit, CONTENT_BYTES), encoding)
@@ -96,7 +96,7 @@ async def read_file(
 
 @file_tool(side_effects="read", timeout_s=10)
 async def get_file_info(path: FilePath, ctx: ToolContext) -> FileFacts:
-    """Tell whether a file or folder exists, how large it is, and when it was last changed."""
+    """Return whether a file or folder exists, its size, and the time of its last change."""
     access = FileAccess.of(ctx, "get_file_info")
     return await run_cancellable(partial(_facts, access, path))
 

@@ -31,19 +31,19 @@ if TYPE_CHECKING:
 SEARCH_S = 25.0
 
 Include = Annotated[
-    str | None, Field(min_length=1, max_length=LONGEST, description="Only files like this: *.py, *.{js,ts}")
+    str | None, Field(min_length=1, max_length=LONGEST, description="Only files that match, such as *.py or *.{js,ts}")
 ]
 ContextLines = Annotated[
-    int, Field(ge=0, le=10, validation_alias=either("context_lines"), description="Lines around each match")
+    int, Field(ge=0, le=10, validation_alias=either("context_lines"), description="Lines of context around each match")
 ]
 OutputMode = Annotated[
     Literal["content", "files"],
-    Field(validation_alias=either("output_mode"), description="The lines, or only the files and their counts"),
+    Field(validation_alias=either("output_mode"), description="Return the lines, or only the files with their counts"),
 ]
 
 
 class Match(TypedDict):
-    """A line that matches, with its number from 1 and the lines around it."""
+    """A matching line with its number, from 1, and its context."""
 
     file: str
     line_number: int
@@ -53,14 +53,14 @@ class Match(TypedDict):
 
 
 class FileCount(TypedDict):
-    """How many lines of a file match."""
+    """The number of matching lines of a file."""
 
     file: str
     count: int
 
 
 class GrepResult(TypedDict):
-    """Matching lines, or the files that hold them; `total_matches` counts lines that were left out as well."""
+    """Matching lines, or files with matches; `total_matches` includes omitted lines."""
 
     path: str
     matches: list[Match]
@@ -91,7 +91,7 @@ def grep_tools(
         output_mode: OutputMode = "content",
         all_folders: AllFolders = False,
     ) -> GrepResult:
-        """Search the lines of files with a regular expression; binary files and links are passed over."""
+        """Search the lines of files with a regular expression; binary files and links are skipped."""
         access = FileAccess.of(ctx, "grep_files")
         start = access.start_folder(path)
         make = partial(_search, access, pattern, include, ignore_case=case_insensitive, all_folders=all_folders)

@@ -36,16 +36,16 @@ class Edit(TypedDict):
     """One change."""
 
     old_string: Annotated[
-        str, Field(min_length=1, validation_alias=either("old_string"), description="The text to replace, exactly")
+        str, Field(min_length=1, validation_alias=either("old_string"), description="The exact text to replace")
     ]
-    new_string: Annotated[str, Field(validation_alias=either("new_string"), description="The text in its place")]
+    new_string: Annotated[str, Field(validation_alias=either("new_string"), description="The replacement")]
     replace_all: NotRequired[
         Annotated[bool, Field(validation_alias=either("replace_all"), description="Replace every occurrence")]
     ]
 
 
 class WriteResult(TypedDict):
-    """What was written, and whether the file is new."""
+    """The number of bytes, and whether the file is new."""
 
     path: str
     bytes_written: int
@@ -54,7 +54,7 @@ class WriteResult(TypedDict):
 
 
 class EditResult(TypedDict):
-    """How many edits were applied, and how many places they changed."""
+    """The numbers of applied edits and of replaced places."""
 
     path: str
     applied: int
@@ -77,15 +77,15 @@ def writing_tools() -> list[FunctionTool]:
 @file_tool(side_effects="write", destructive=True, idempotent=True, preview=preview_write, timeout_s=30)
 async def write_file(
     path: FilePath,
-    content: Annotated[str, Field(description="The whole new content")],
+    content: Annotated[str, Field(description="The complete new content")],
     ctx: ToolContext,
     *,
     encoding: Annotated[str, Field(description="Such as utf-8, utf-16, latin-1")] = "utf-8",
 ) -> WriteResult:
-    """Write a text file, in place of an old one if there is one; missing folders are made.
+    """Write a text file, replacing an existing one; missing folders are created.
 
-    Overwriting a file may require approval; the approver sees the difference.
-    The file is replaced in one step, and after a crash either the old or the new one exists.
+    Overwriting a file may require approval; the approver sees the diff.
+    The file is replaced atomically: after a crash, either the old or the new file exists.
     """
     access = FileAccess.of(ctx, "write_file", writes=True)
     chosen = parse_encoding(encoding, tool_name=access.tool_name)
@@ -101,14 +101,15 @@ async def edit_file(
     *,
     edits: Annotated[list[Edit], Field(max_length=1000, description="The edits, applied in order, all or none")] = [],  # noqa: B006 - never changed
     old_string: Annotated[
-        str | None, Field(min_length=1, validation_alias=either("old_string"), description="For a single edit")
+        str | None,
+        Field(min_length=1, validation_alias=either("old_string"), description="For a single edit"),
     ] = None,
     new_string: Annotated[str | None, Field(validation_alias=either("new_string"))] = None,
     replace_all: Annotated[bool, Field(validation_alias=either("replace_all"))] = False,
 ) -> EditResult:
-    """Change texts in a file. Each `old_string` must occur exactly once, unless `replace_all` is true.
+    """Replace texts in a file. Each `old_string` must occur exactly once, unless `replace_all` is true.
 
-    All edits are applied or none; what the file is encoded in, its line ends and its mode stay as they are.
+    Either all edits are applied or none. The encoding, line ends and mode of the file are kept.
     """
     access = FileAccess.of(ctx, "edit_file", writes=True)
     all_edits = list(edits)

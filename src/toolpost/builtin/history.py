@@ -40,12 +40,12 @@ _PAGE = 1000
 _MOST_EVENTS = 10_000
 DataDir = Annotated[
     str | None,
-    Field(validation_alias=either("data_dir"), description="Another data folder; only where the host allows it"),
+    Field(validation_alias=either("data_dir"), description="Another data folder, if the host allows it"),
 ]
 
 
 class TaskEntry(TypedDict):
-    """A task at a glance; times are in milliseconds since 1970."""
+    """Summary of a task; times are in milliseconds since 1970."""
 
     task_id: str
     input_text: str
@@ -55,7 +55,7 @@ class TaskEntry(TypedDict):
 
 
 class Replay(TypedDict):
-    """What was said in a task, in order; `truncated`: there was more, `damaged`: some records cannot be read."""
+    """The messages of a task, in order; `truncated`: some are omitted, `damaged`: some records cannot be read."""
 
     task_id: str
     status: str
@@ -81,7 +81,7 @@ class TaskRecords:
             folder = self._folder(tenant_of(ctx))
             return None if folder is None else TaskLogs(Path(folder))
         if ctx.tool_context.get(OVERRIDE) is not True:
-            message = "data_dir is not for callers to choose; leave it out"
+            message = "callers may not choose data_dir; omit it"
             raise ToolPermissionError(message, tool_name=tool_name, code="data_dir_refused")
         return TaskLogs(Path(data_dir) / TASK_FOLDER)
 
@@ -111,10 +111,10 @@ def task_tools(
     async def task_list(
         ctx: ToolContext,
         *,
-        date: Annotated[str | None, Field(description="A day such as 2026-11-16, in UTC; left out, today")] = None,
+        date: Annotated[str | None, Field(description="A day in UTC, such as 2026-11-16; default: today")] = None,
         data_dir: DataDir = None,
     ) -> list[TaskEntry]:
-        """List the tasks that began on a day, the newest first."""
+        """List the tasks that began on a day, newest first."""
         day = _day(date)
         logs = records.task_logs(ctx, data_dir, tool_name="task_list")
         read_day = None if logs is None else partial(logs.of_day, day, may_see=_visible_users(ctx))
@@ -136,13 +136,13 @@ def task_tools(
     @tool(side_effects="read", category=ToolCategory.DATA, tags=_TAGS, timeout_s=_TIMEOUT_S)
     async def task_replay(
         task_id: Annotated[
-            str, Field(min_length=1, validation_alias=either("task_id"), description="A task's id, from task_list")
+            str, Field(min_length=1, validation_alias=either("task_id"), description="The ID of a task, from task_list")
         ],
         ctx: ToolContext,
         *,
         data_dir: DataDir = None,
     ) -> Replay:
-        """Replay a task: the calls that were made in it and what came of them, as messages."""
+        """Replay a task: its calls and their outcomes, as messages."""
         logs = records.task_logs(ctx, data_dir, tool_name="task_replay")
         if logs is not None:
             task = await run_cancellable(lambda _: _find_task(logs, task_id, ctx))

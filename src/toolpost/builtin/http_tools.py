@@ -29,13 +29,13 @@ Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"]
 HeaderFields = Annotated[dict[str, str], Field(description="Header fields to send")]
 Body = Annotated[
     str | dict[str, Any] | list[Any] | None,
-    Field(description="What to send: a text as it is, anything else as JSON"),
+    Field(description="A text is sent unchanged, other values as JSON"),
 ]
 _NO_HEADERS: dict[str, str] = {}
 
 
 class HttpResult(TypedDict):
-    """A response of any status; a `body` that is not text is in base64, as `encoding` says."""
+    """A response of any status; a binary `body` is base64, as `encoding` says."""
 
     url: str
     method: str
@@ -84,12 +84,12 @@ def http_tools(web: WebClient) -> list[FunctionTool]:
 
     @read_tool(HttpResult, timeout_s=web.timeout_s, host_argument="url")
     async def http_get(url: Url, *, headers: HeaderFields = _NO_HEADERS) -> ToolOutput:
-        """Get what is at a URL. Any status is an answer; redirects are followed, at most three."""
+        """Send a GET request to a URL and return the response of any status; at most three redirects are followed."""
         return _http_output("GET", await web.send("GET", url, headers=headers))
 
     @_send_tool(web)
     async def http_post(url: Url, *, body: Body = None, headers: HeaderFields = _NO_HEADERS) -> ToolOutput:
-        """Post something to a URL, as JSON unless a Content-Type says otherwise. Any status is an answer."""
+        """Send a POST request, by default as JSON, and return the response of any status."""
         return await _send(web, "POST", url, body, headers)
 
     @_send_tool(web)
@@ -100,7 +100,7 @@ def http_tools(web: WebClient) -> list[FunctionTool]:
         body: Body = None,
         headers: HeaderFields = _NO_HEADERS,
     ) -> ToolOutput:
-        """Send an HTTP request. Any status is an answer; only GET and HEAD follow redirects, at most three."""
+        """Send an HTTP request and return the response of any status; GET and HEAD follow at most three redirects."""
         return await _send(web, method, url, body, headers)
 
     return [http_get, http_post, http_request]

@@ -41,7 +41,7 @@ MemoryPath = Annotated[
     Field(
         min_length=1,
         max_length=1000,
-        description="A file below the memory folder, such as facts/user.md; below shared/, one of the whole tenant",
+        description="A file below the memory folder, such as facts/user.md; shared/ belongs to the whole tenant",
     ),
 ]
 SHARED = "shared"
@@ -54,7 +54,7 @@ _HEADING = re.compile(r"^#{1,6}[ \t].*$", re.MULTILINE)
 
 
 class MemoryListEntry(TypedDict):
-    """A line of the index; `size` is in characters."""
+    """An entry of the index; `size` is in characters."""
 
     path: str
     summary: str
@@ -62,7 +62,7 @@ class MemoryListEntry(TypedDict):
 
 
 class MemoryWriteResult(TypedDict):
-    """A file that was written, and how many characters it has now."""
+    """The written file and its size in characters."""
 
     path: str
     size: int
@@ -91,7 +91,7 @@ async def memory_read(
     path: MemoryPath,
     ctx: ToolContext,
     *,
-    version: Annotated[int, Field(ge=0, description="How many changes back; 0 is the file as it is now")] = 0,
+    version: Annotated[int, Field(ge=0, description="Number of changes to go back; 0 is the current file")] = 0,
 ) -> str:
     """Read a memory file."""
     files, inside = _find_memory(ctx, "memory_read", path)
@@ -102,7 +102,7 @@ async def _preview_change(params: dict[str, Any], ctx: ToolContext) -> CallPrevi
     """Require approval for a change of the tenant's shared memory."""
     if _shared_path(ctx, params["path"]) is None:
         return CallPreview(destructive=False)
-    return CallPreview(destructive=True, reason=f"{display_path(params['path'])!r} is memory that the tenant shares")
+    return CallPreview(destructive=True, reason=f"{display_path(params['path'])!r} is shared by the whole tenant")
 
 
 def _writes(*, idempotent: bool = False) -> Callable[[Callable[..., Any]], FunctionTool]:
@@ -120,9 +120,11 @@ def _writes(*, idempotent: bool = False) -> Callable[[Callable[..., Any]], Funct
 
 @_writes(idempotent=True)
 async def memory_write(
-    path: MemoryPath, content: Annotated[str, Field(description="The whole new content, in Markdown")], ctx: ToolContext
+    path: MemoryPath,
+    content: Annotated[str, Field(description="The complete new content, in Markdown")],
+    ctx: ToolContext,
 ) -> MemoryWriteResult:
-    """Write a memory file, in place of an old one if there is one."""
+    """Write a memory file, replacing an existing one."""
     return await _change(ctx, "memory_write", path, lambda _: content)
 
 
@@ -130,24 +132,29 @@ async def memory_write(
 async def memory_patch(
     path: MemoryPath,
     old_str: Annotated[
-        str, Field(min_length=1, validation_alias=either("old_str"), description="What to replace; it must occur once")
+        str,
+        Field(
+            min_length=1,
+            validation_alias=either("old_str"),
+            description="The text to replace; it must be unique",
+        ),
     ],
-    new_str: Annotated[str, Field(validation_alias=either("new_str"), description="What to put in its place")],
+    new_str: Annotated[str, Field(validation_alias=either("new_str"), description="The replacement")],
     ctx: ToolContext,
 ) -> MemoryWriteResult:
-    """Replace one text in a memory file."""
+    """Replace a text in a memory file."""
     return await _change(ctx, "memory_patch", path, lambda text: replace_once(text, path, old_str, new_str))
 
 
 @_writes()
 async def memory_append(
     path: MemoryPath,
-    entry: Annotated[str, Field(min_length=1, description="What to add at the end")],
+    entry: Annotated[str, Field(min_length=1, description="The text to append")],
     ctx: ToolContext,
     *,
-    summary: Annotated[str | None, Field(description="A new summary of the whole file, for the index")] = None,
+    summary: Annotated[str | None, Field(description="A new summary of the file, for the index")] = None,
 ) -> MemoryWriteResult:
-    """Add an entry to a memory file, which is made if it is missing."""
+    """Append an entry to a memory file, which is created if it is missing."""
 
     def new(text: str | None) -> str:
         longer = append_entry(text, entry)
@@ -232,7 +239,7 @@ class MemoryFiles:
         """Read the text of a file before its last `back` changes."""
         versions = self._versions(self._check(path))
         if back > len(versions):
-            message = f"{display_path(path)!r} has {len(versions)} earlier versions; ask for one of them"
+            message = f"{display_path(path)!r} has {len(versions)} earlier versions; request one of them"
             raise self._access.refusal(message, "version_not_found")
         return self._text(str(versions[back - 1]), errors="backslashreplace")
 
@@ -286,7 +293,7 @@ class MemoryFiles:
         except ToolClientError as failed:
             if failed.error_code != "file_not_found":
                 raise
-            message = f"Memory file not found: {display_path(self._prefix + path)!r}; memory_list shows what there is"
+            message = f"Memory file not found: {display_path(self._prefix + path)!r}; memory_list shows all"
             raise self._access.refusal(message, failed.error_code) from None
 
     def _encode(self, text: str) -> bytes:
@@ -296,7 +303,7 @@ class MemoryFiles:
             message = "the text contains half of a surrogate pair, which UTF-8 cannot encode; correct the text"
             raise self._access.refusal(message, "encoding_wrong") from None
         if len(data) > _LARGEST:
-            message = "a memory file may have 10 MB at most; keep less, or begin another file"
+            message = "a memory file may have at most 10 MB; shorten it, or start another file"
             raise self._access.refusal(message, "file_too_large")
         return data
 
@@ -349,9 +356,7 @@ def append_entry(text: str | None, entry: str) -> str:
 def replace_once(text: str | None, path: str, old: str, new: str) -> str:
     """Replace the only occurrence of a text; raise a ToolClientError if there is not exactly one."""
     if text is None:
-        raise ToolClientError(
-            f"Memory file not found: {path!r}; memory_list shows what there is", code="file_not_found"
-        )
+        raise ToolClientError(f"Memory file not found: {path!r}; memory_list shows all", code="file_not_found")
     count = occurrences(text, old)
     if count == 1:
         return text.replace(old, new)

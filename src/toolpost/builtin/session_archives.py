@@ -32,11 +32,11 @@ def session_tools() -> list[FunctionTool]:
 @tool(side_effects="read", file=True, category=ToolCategory.SYSTEM, tags=["builtin", "session"], timeout_s=30)
 async def session_archive_read(
     file: Annotated[
-        str, Field(min_length=1, max_length=1000, description="An archive's name, such as 20260225T143000.jsonl")
+        str, Field(min_length=1, max_length=1000, description="The name of an archive, such as 20260225T143000.jsonl")
     ],
     ctx: ToolContext,
 ) -> str:
-    """Read an earlier session that was archived, as lines of JSON."""
+    """Read an archived session as JSON lines."""
     if not ctx.session_dir:
         message = "no folder for sessions; set `data_dir` in the configuration, or session_dir in the context"
         raise ConfigError(message, tool_name=_NAME, code="session_dir_missing")
@@ -60,7 +60,7 @@ def _read_archive(session_dir: str, file: str, _: Callable[[], None]) -> str:
         if failed.error_code != "file_not_found":
             raise
         message = (
-            f"Session archive not found: {display_path(file)!r}; the first line of a session names the one before it"
+            f"Session archive not found: {display_path(file)!r}; the first line of a session names the previous one"
         )
         raise access.refusal(message, failed.error_code) from None
 

@@ -28,7 +28,7 @@ SECTIONS = ("Purpose", "Inputs", "Outputs", "Examples")
 _FRONT = re.compile(r"\A---\n(.*?)\n---\n", re.DOTALL)
 _HEADING = re.compile(r"^## (.+?)[ \t]*$", re.MULTILINE)
 _LARGEST = 1 << 20
-CASE = "must have a `name`, `arguments`, and either `result` (what it must hold) or `error` (what it must say)"
+CASE = "must have a `name`, `arguments`, and either `result` (its required content) or `error` (its required text)"
 
 
 def check_folder(folder: Path, *, schemas: Any = None) -> list[str]:
@@ -75,7 +75,7 @@ def _in_document(folder: Path) -> Iterator[str]:
     sections = dict(zip(parts[1::2], parts[2::2], strict=True))
     for name in SECTIONS:
         if not sections.get(name, "").strip():
-            yield f"{DOCUMENT} says nothing under `## {name}`"
+            yield f"{DOCUMENT} has no text under `## {name}`"
 
 
 def _in_facts(facts: dict[str, Any], folder: Path) -> Iterator[str]:
@@ -89,7 +89,7 @@ def _in_facts(facts: dict[str, Any], folder: Path) -> Iterator[str]:
 
 def _in_schema(content: Any) -> Iterator[str]:
     if isinstance(content, str):
-        yield f"{SCHEMA} {content}; write an object with `input_schema` and, if the tool promises one, `output_schema`"
+        yield f"{SCHEMA} {content}; write an object with `input_schema` and, if the tool has one, `output_schema`"
         return
     schemas = as_object(content)
     if "input_schema" not in schemas:

@@ -119,13 +119,13 @@ VariableText = Annotated[
         max_length=100_000,
         pattern=r"^[^\x00]*$",
         json_schema_extra={"writeOnly": True},
-        description="Its new value, for the rest of this task",
+        description="The new value, for the rest of this task",
     ),
 ]
 
 
 class CurrentTime(TypedDict):
-    """A moment; `timestamp` is in milliseconds since 1970."""
+    """The time; `timestamp` is in milliseconds since 1970."""
 
     timestamp: int
     iso: str
@@ -134,13 +134,13 @@ class CurrentTime(TypedDict):
 
 
 class SleepResult(TypedDict):
-    """How long it was, in seconds."""
+    """The time slept, in seconds."""
 
     slept: float
 
 
 class EnvValue(TypedDict):
-    """A variable; null when it is not set, or when it is `withheld` because it looks like a secret."""
+    """The value of a variable; null if it is not set, or if it is `withheld` because it looks like a secret."""
 
     key: str
     value: str | None
@@ -148,7 +148,7 @@ class EnvValue(TypedDict):
 
 
 class EnvChange(TypedDict):
-    """What a variable was before; null when it was not set or looks like a secret."""
+    """The previous value of a variable; null if it was not set or looks like a secret."""
 
     key: str
     previous: str | None
@@ -183,7 +183,7 @@ def system_tools(environment: TaskEnvironment | None = None) -> list[FunctionToo
 async def current_time(
     timezone: Annotated[str, Field(description="An IANA name, such as Europe/Berlin")] = "UTC",
 ) -> CurrentTime:
-    """Tell the current time."""
+    """Return the current time."""
     try:
         zone = ZoneInfo(timezone)
     except (LookupError, ValueError, OSError):  # a folder of zones, or a path

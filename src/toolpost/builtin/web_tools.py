@@ -30,11 +30,11 @@ _LONGEST_CONTENT = 1000
 _LONGEST_CHUNK = 4000
 _MOST = 20
 _OTHER_NAMES = ("count", "max_results", "maxResults")
-Query = Annotated[str, Field(min_length=1, max_length=2000, description="What to look for")]
+Query = Annotated[str, Field(min_length=1, max_length=2000, description="The search query")]
 
 
 class FetchedPage(TypedDict):
-    """Part of a page as Markdown; `next_offset` is where to go on, null at its end."""
+    """Part of a page as Markdown; `next_offset` starts the next part, null at the end."""
 
     url: str
     title: str
@@ -57,10 +57,12 @@ def web_fetch_tools(
         url: Url,
         ctx: ToolContext,
         *,
-        offset: Annotated[int, Field(ge=0, description="Where to begin, in characters")] = 0,
+        offset: Annotated[int, Field(ge=0, description="The first character to read, from 0")] = 0,
         max_chars: Annotated[
             int,
-            Field(ge=1, le=_MOST_CHARS, validation_alias=either("max_chars"), description="The most to read"),
+            Field(
+                ge=1, le=_MOST_CHARS, validation_alias=either("max_chars"), description="Maximum number of characters"
+            ),
         ] = CHARS,
     ) -> ToolOutput:
         """Read a web page as Markdown, with its links and tables, without scripts and hidden text."""
@@ -96,7 +98,7 @@ def _page_output(page: protocols.ScrapedPage, offset: int, max_chars: int) -> To
 
 
 class WebSearchResult(TypedDict):
-    """What a search found, the best first; `provider` is who found it."""
+    """Search results, best first, and their `provider`."""
 
     query: str
     results: list[protocols.SearchResult]
@@ -105,7 +107,7 @@ class WebSearchResult(TypedDict):
 
 
 class RetrieveResult(TypedDict):
-    """Pieces of documents, the best first; `source` says where each is from."""
+    """Passages of documents, best first, each with its `source`."""
 
     query: str
     chunks: list[protocols.RetrievedChunk]
@@ -126,11 +128,11 @@ def web_search_tools(chain: protocols.Chain[protocols.SearchProvider], *, max_re
                 ge=1,
                 le=_MOST,
                 validation_alias=either("limit", *_OTHER_NAMES),
-                description="The most results to get",
+                description="Maximum number of results",
             ),
         ] = min(max_results, _MOST),
     ) -> ToolOutput:
-        """Search the web. Each result has a title, a URL to cite or to read with web_fetch, and a short text."""
+        """Search the web. Each result has a title, a URL to cite or to read with web_fetch, and an excerpt."""
         return _search_output(await chain.first(lambda provider: provider.search(query, limit), ctx))
 
     return [with_camel_case(web_search, also={"limit": _OTHER_NAMES})]
@@ -144,10 +146,10 @@ def retrieve_tools(chain: protocols.Chain[protocols.RetrieveProvider]) -> list[F
         query: Query,
         ctx: ToolContext,
         *,
-        filters: Annotated[dict[str, Any], Field(description="Values that the metadata must have")] = {},  # noqa: B006 - never changed
-        limit: Annotated[int, Field(ge=1, le=_MOST, description="The most pieces to get")] = 10,
+        filters: Annotated[dict[str, Any], Field(description="Required metadata values")] = {},  # noqa: B006 - never changed
+        limit: Annotated[int, Field(ge=1, le=_MOST, description="Maximum number of passages")] = 10,
     ) -> ToolOutput:
-        """Find pieces of documents in the stores that the operator configured."""
+        """Find passages of documents in the stores that the operator configured."""
         conditions = protocols.Filters(limit=limit, equal=filters)
         result = await chain.first(lambda provider: provider.retrieve(query, conditions), ctx)
         chunks: list[protocols.RetrievedChunk] = [

@@ -31,7 +31,7 @@ def check_source(config: ExternalToolConfig, secrets: Collection[str]) -> None:
         if any(secret in text for secret in secrets):
             raise ConfigError(
                 f"source {config.name!r}: {place} contains the encryption key or the operator's token, which no source "
-                "receives; remove the variable, and give the source a secret of its own",
+                "receives; remove the variable, and give the source another secret",
                 code="secret_of_the_deployment",
             )
 

@@ -179,7 +179,7 @@ class _Substitution:
         return value
 
     def raise_missing(self) -> None:
-        """Raise ConfigError when a variable outside of sources is not set."""
+        """Raise ConfigError if a variable outside of sources is not set."""
         if self._missing:
             raise ConfigError(f"{self._shown}: {_not_set(self._missing)}")
 

@@ -80,7 +80,7 @@ def remove_source(path: Path, name: str) -> str:
 
 
 def cut_source(text: str, name: str) -> tuple[str, str]:
-    """Return the text without a source's entry, and the entry; ConfigError when it is missing or cannot be cut."""
+    """Return the text without a source's entry, and the entry; ConfigError if it is missing or cannot be removed."""
     try:
         where, node, number = _entry(text, name)
         after, taken = _cut(text, node, number)
@@ -106,14 +106,14 @@ def read_entry(path: Path, name: str) -> ExternalToolConfig | None:
 
 
 def mark_trusted(path: Path, name: str, *, environ: Mapping[str, str]) -> None:
-    """Write `trust: true` for one source of the file; ConfigError when that would change anything else."""
+    """Write `trust: true` for one source of the file; ConfigError if that would change anything else."""
     if _value(_source_node(_read(path.resolve()), name), "trust") is not None:  # a person has decided
         raise ConfigError(f"trust: true cannot be added safely to {name!r} in {path.name}; add the line below its name")
     set_source_flags(path, name, {"trust": True}, environ=environ)
 
 
 def set_source_flags(path: Path, name: str, flags: Mapping[str, bool], *, environ: Mapping[str, str]) -> Settings:
-    """Write flags of one source, such as `enabled`; ConfigError when that would change anything else."""
+    """Write flags of one source, such as `enabled`; ConfigError if that would change anything else."""
     target = path.resolve()
     after = _read(target)
     for key, value in flags.items():
@@ -129,7 +129,7 @@ def set_source_flags(path: Path, name: str, flags: Mapping[str, bool], *, enviro
 
 
 def _with_flag(text: str, name: str, key: str, *, value: bool) -> str | None:
-    """Return the text with a flag for the source; None when that would change anything else."""
+    """Return the text with a flag of the source; None if that would change anything else."""
     where, node, number = _entry(text, name)
     entry, word = node.value[number], json.dumps(value)
     written = _value(entry, key)
@@ -161,7 +161,7 @@ def snippet(sources: Sequence[ExternalToolConfig]) -> str:
 
 
 def insert_sources(text: str, sources: Sequence[ExternalToolConfig]) -> str:
-    """Return the text with the sources added; InsertionError when that would change anything else."""
+    """Return the text with the sources added; InsertionError if that would change anything else."""
     newline = "\r\n" if "\r\n" in text else "\n"
     try:
         place, piece, end = _insertion(text, sources)
@@ -291,7 +291,7 @@ def _cut(text: str, node: yaml.SequenceNode, number: int) -> tuple[str, str]:
 
 def _end_of_item(text: str, start: int, end: int) -> int:
     """Return the end of the last line of an item; comments and blank lines below it stay."""
-    if text[text.rfind("\n", 0, end) + 1 : end].strip():  # within a line: the whole line goes
+    if text[text.rfind("\n", 0, end) + 1 : end].strip():  # within a line: remove the whole line
         end = text.find("\n", end) + 1 or len(text)
     last = start
     for line in text[start:end].splitlines(keepends=True):

@@ -133,7 +133,7 @@ class _KnownNames:
 
 
 def _is_excluded_by(listing: SourceListing, tool: str) -> bool:
-    """Return whether a source excludes a tool by its configuration, or has reported why it left the tool out."""
+    """Return whether a source excludes a tool by its configuration, or has reported why it skipped the tool."""
     config = listing.config
     if any(re.fullmatch(pattern, tool) for pattern in config.tool_exclude or ()):
         return True
@@ -334,4 +334,4 @@ def _lint_provider(tool: str, provider: ProviderSettings, known: _KnownNames) ->
         known.registry.has(name) or any(_may_reach(name, one) for one in known.unseen)
     ):
         hint = known.suggestion(name, known.names) or "; set it to a tool of a source"
-        yield f"provider 'mcp' calls {name!r}, and no tool is called so{hint}"
+        yield f"provider 'mcp' calls {name!r}, and there is no such tool{hint}"

@@ -30,7 +30,7 @@ NO_SERVERS = "no_servers"  # the code of the error for a file that lists no serv
 _TABLES = ("mcpServers", "servers", "context_servers")
 # Folders that clients create in a project for their own files.
 _PROGRAM_FOLDERS = frozenset({".cursor", ".vscode", ".gemini", ".zed", ".roo", ".windsurf", ".claude"})
-# Files that contain only servers: other keys in them are reported.
+# Files that contain only servers: other keys are reported.
 _LISTS_ALONE = frozenset({".mcp.json", "mcp.json", "mcp_config.json", "mcp-config.json"})
 _IN_PROJECT = (".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json", ".gemini/settings.json", ".zed/settings.json")
 _IN_HOME = (

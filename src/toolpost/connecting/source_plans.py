@@ -1,4 +1,4 @@
-"""Plan a source from a URL, a command, a preset or a file: what is written, which variables it needs, what it starts.
+"""Plan a source from a URL, a command, a preset or a file: the entry, its variables, and the program that it starts.
 
 Planning starts and writes nothing. Secrets in the given texts are replaced by references to variables.
 """
@@ -63,7 +63,7 @@ _AROUND = re.compile(r"^(mcp-server-|server-|mcp-)|(-mcp-server|-mcp|-server)$")
 _SAYS_NOTHING = frozenset({"", "mcp", "server", "index", "main", "cli"})
 _COMMON_LABELS = frozenset({"mcp", "www", "api", "app", "server"})
 _INSTALL = {"uvx": " (it comes with uv: pip install uv)", "npx": " (it comes with Node.js)"}
-_OUR_OWN = frozenset({"python", "python3"})  # the running interpreter stands in for it
+_OUR_OWN = frozenset({"python", "python3"})  # the running interpreter replaces it
 
 
 class TargetError(ValueError):
@@ -76,7 +76,7 @@ class TargetError(ValueError):
 
 
 class SourceArguments(Struct, frozen=True, kw_only=True):
-    """What to connect, as given: the words of a target, and options for it."""
+    """The given arguments: the words of a target, and its options."""
 
     words: Sequence[str]
     name: str | None = None
@@ -101,7 +101,7 @@ class SourcePlan(Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
     def secrets(self) -> dict[str, str]:
-        """Return the values of the variables, for the one connection that is made now."""
+        """Return the values of the variables, for a single connection."""
         return {variable.name: variable.value for variable in self.variables if variable.value is not None}
 
 
@@ -275,7 +275,7 @@ def _escaped(value: str) -> str:
 
 
 def _cwd(arguments: SourceArguments, words: Sequence[str]) -> str | None:
-    """Return the working directory: the given one, or the current one where the command names a relative path."""
+    """Return the working directory: the given one, or the current one if the command contains a relative path."""
     if arguments.cwd is None:
         return str(Path.cwd()) if names_a_relative_path(words, Path.cwd()) else None
     if not arguments.cwd.is_dir():
@@ -330,7 +330,7 @@ def _unset(preset: str, source: ExternalToolConfig, environ: Mapping[str, str]) 
 
 
 def unsupported_target(what: Sequence[str]) -> ToolError | None:
-    """Return the error for a target that cannot be connected, as far as its text alone shows."""
+    """Return the error for a target that cannot be connected, according to its text alone."""
     first = what[0]
     scheme = first.lower().partition("://")[0] if _SCHEME.match(first) else ""
     if scheme in ("ws", "wss"):
@@ -356,7 +356,7 @@ def runs_code(source: ExternalToolConfig) -> bool:
 
 
 def literal_secrets_of(source: ExternalToolConfig, environ: Mapping[str, str]) -> list[Variable]:
-    """Return the secrets that are written in a source instead of references, without their values."""
+    """Return the literal secrets of a source, without their values."""
     extractor, name = SecretExtractor(environ), source.name
     for key, value in source.env.items():
         extractor.env(name, key, value)
@@ -375,7 +375,7 @@ def literal_secrets_of(source: ExternalToolConfig, environ: Mapping[str, str]) -
 
 
 def with_references(source: ExternalToolConfig, environ: Mapping[str, str]) -> ExternalToolConfig:
-    """Return a source whose environment, headers, credential and options have references instead of secrets."""
+    """Return a source with references instead of secrets in its environment, headers, credential and options."""
     extractor, name = SecretExtractor(environ), source.name
 
     def replaced(named: Mapping[str, Any]) -> dict[str, Any]:
@@ -404,7 +404,7 @@ def needs_detection(source: ExternalToolConfig) -> bool:
 
 
 async def detect_source(plan: SourcePlan, network: NetworkPolicy | None = None) -> SourcePlan:
-    """Return the plan for what is at the URL or in the file; raise a ToolError if it is not recognized.
+    """Return the plan for the source at the URL or in the file; raise a ToolError if it is not recognized.
 
     `network` is the policy for the requests.
     """
@@ -495,7 +495,7 @@ def variable_documents(
 
 
 def relative_to_config(source: ExternalToolConfig, config: Path) -> ExternalToolConfig:
-    """Return the source with its paths relative to the configuration file, where they lie below its folder."""
+    """Return the source with the paths below the folder of the configuration file relative to it."""
     places = {"cwd": source.cwd, "env_file": source.env_file}
     texts = {key: _relative_path(place, config) for key, place in places.items() if place and not references(place)}
     return source.model_copy(update=texts) if texts else source
@@ -524,8 +524,8 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def missing_requirements(source: ExternalToolConfig, environ: Mapping[str, str]) -> Iterator[str]:
-    """Return what keeps a source from starting, and how to get it; starts nothing."""
-    if source.unusable:  # its other fields mean nothing
+    """Return the missing requirement of a source and its remedy; start nothing."""
+    if source.unusable:  # its other fields are not used
         yield source.unusable
         return
     transport = describe_transport(source.transport)
@@ -563,7 +563,7 @@ def only_source(settings: Settings, name: str) -> Settings:
 
 
 def source_document(source: ExternalToolConfig) -> dict[str, Any]:
-    """Return the source as JSON data; of variables and headers it has the names only."""
+    """Return the source as JSON data, with only the names of variables and headers."""
     return {
         "name": source.name,
         "description": source.description,

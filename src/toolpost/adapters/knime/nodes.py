@@ -50,7 +50,7 @@ def _require_text(value: str, label: str) -> str:
 
 
 def _credential(context: Any, name: str, origin: str) -> NamedCredential:
-    """Return a credential of KNIME's under its name, for one server."""
+    """Return a KNIME credential under its name, for one server."""
     credential = context.get_credentials(name)
     factor = getattr(credential, "second_authentication_factor", None)
     return NamedCredential(name, credential.username or "", credential.password or "", factor or "", origin=origin)
@@ -61,7 +61,7 @@ def _lines(text: str) -> list[str]:
 
 
 def _origins(text: str) -> dict[str, str]:
-    """Return the origin of each credential, of lines `NAME ORIGIN`."""
+    """Return the origin of each credential, from lines `NAME ORIGIN`."""
     pairs = [line.rpartition(" ") for line in _lines(text)]
     if wrong := [origin for name, _, origin in pairs if not name.strip()]:
         raise knext.InvalidParametersError(f"Credentials: write a name and an origin on each line, not {wrong[0]!r}")
@@ -79,20 +79,20 @@ def _origins(text: str) -> dict[str, str]:
 class McpToolProvider:
     """Lists the tools of an MCP server.
 
-    Connects to a server that speaks the Model Context Protocol and outputs its tools as a table with one tool per row.
+    Connects to a server of the Model Context Protocol and outputs its tools as a table with one tool per row.
     Tables of several servers, and those of Workflow to Tool, can be concatenated.
     """
 
     server_url = knext.StringParameter("Server URL", "The address of the MCP server, over SSE or streamable HTTP.", "")
     credentials = knext.StringParameter(
         "Credentials",
-        "The credentials that the server wants. Only their name is stored in the table.",
+        "The credentials of the server. Only their name is stored in the table.",
         "",
         choices=_credential_choices,
     )
     schema_profile = knext.StringParameter(
         "Parameters",
-        "With `simple`, only parameters that are texts or numbers are kept, and tools that need others are marked as "
+        "With `simple`, only parameters that are strings or numbers are kept, and tools that need others are marked as "
         "unsupported.",
         "full",
         enum=["full", "simple"],
@@ -128,7 +128,7 @@ class McpToolProvider:
 )
 @knext.output_table(name="Tool", description="The workflow as a tool.")
 class WorkflowToTool:
-    """Makes a tool of a workflow.
+    """Converts a workflow to a tool.
 
     Reads a workflow of Toolpost, a YAML file of steps that call tools, and outputs it as a tool: the workflow itself is
     stored in the table.
@@ -166,33 +166,33 @@ class AgentPrompter:
     """
 
     tool_column = knext.ColumnParameter(
-        "Tool column", "The column with the tools; the last one of tools by default.", column_filter=_is_tool
+        "Tool column", "The column with the tools; by default the last one with tools.", column_filter=_is_tool
     )
-    model = knext.StringParameter("Model", "The name of a chat model, or URL#NAME of a server that has it.", "")
+    model = knext.StringParameter("Model", "The name of a chat model, or URL#NAME of a server that offers it.", "")
     system_message = knext.MultilineStringParameter("System message", "Instructions for the model.", "")
     prompt = knext.MultilineStringParameter("Prompt", "What is asked.", "")
     policy = knext.StringParameter(
         "Policy",
-        "Which calls wait for a person. Nobody can answer while the node runs, so that such a call is not made; "
-        "`exploratory` makes all.",
+        "The calls that require approval. No one can approve while the node runs, so such calls are not made; "
+        "`exploratory` allows all.",
         "standard",
         enum=list(get_args(PolicyName)),
     )
     servers = knext.MultilineStringParameter(
         "Servers",
-        "The addresses of the servers that tools of the table may use, one per line. Tools of other servers are left "
-        "out with a warning.",
+        "The addresses of the servers that tools of the table may use, one per line. Tools of other servers are "
+        "skipped with a warning.",
         "",
     )
     credentials = knext.MultilineStringParameter(
         "Credentials",
-        "Names of credentials that tools of the table may use, one per line, each followed by the origin that it is "
-        "sent to, such as `crm https://crm.example.com`.",
+        "Names of credentials that tools of the table may use, one per line, each followed by the origin that "
+        "gets it, such as `crm https://crm.example.com`.",
         "",
     )
     trust_rows = knext.BoolParameter(
         "Trust the table",
-        "Use the servers and workflows that the table names, too. Commands are not started: they cannot be approved "
+        "Also use the servers and workflows that the table names. Commands are not started: they cannot be approved "
         "while the node runs.",
         False,  # noqa: FBT003 - as KNIME has it
     )
@@ -206,7 +206,7 @@ class AgentPrompter:
         return knext.Schema.from_columns([knext.Column(knext.string(), name) for name in ("Role", "Content", "Tools")])
 
     def execute(self, context: Any, tools: Any) -> Any:
-        """Hold the conversation."""
+        """Run the conversation."""
         cells: list[Any] = tools.to_pandas()[self._column(tools.schema)].tolist()
         values: list[AnyToolValue] = [cell for cell in cells if isinstance(cell, get_args(AnyToolValue))]
         origins, problems = _origins(self.credentials), list[str]()
@@ -233,7 +233,7 @@ class AgentPrompter:
         return knext.Table.from_pandas(pandas.DataFrame([_row(message) for message in messages]))
 
     def _column(self, schema: Any) -> str:
-        """Return the chosen column, or the last one of tools."""
+        """Return the chosen column, or by default the last one with tools."""
         names: list[str] = [column.name for column in schema if _is_tool(column)]
         chosen: str | None = self.tool_column
         if not names:

@@ -11,7 +11,7 @@ from toolpost.adapters.stored_tools import StoredTool
 kt: Any = import_module("knime.api.types")  # has no types
 
 
-class KnimeToolValueFactory(kt.PythonValueFactory):  # type: ignore[misc]  # KNIME's class, which is Any
+class KnimeToolValueFactory(kt.PythonValueFactory):  # type: ignore[misc]  # the class of KNIME is Any
     """Tool values of every type in one column; since 0.1."""
 
     _factory: type[values.ToolValueFactory] = values.ToolValueFactory
