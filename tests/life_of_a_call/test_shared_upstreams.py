@@ -92,6 +92,7 @@ async def test_a_breaker_that_one_process_opens_is_open_in_another(tmp_path: Pat
     assert events == ["BREAKER_OPENED"]
 
 
+@pytest.mark.sqlite  # it moves the clock of processes, and the cooldown is on the clock of a server
 async def test_one_process_probes_and_closes_the_breaker_for_all(tmp_path: Path, server: Server) -> None:
     shift = [0.0]
     server.head = "503 Service Unavailable"
