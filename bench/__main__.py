@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from bench.adapters import parts as adapters_parts
 from bench.cli.parts import parts as cli_parts
 from bench.core import native, sweeps
 from bench.core.figures import Figure
@@ -48,7 +49,7 @@ RESULTS = HERE / "results"
 DOCS = HERE.parent / "docs"
 _CHOICES = [
     *("core", "mcp", "gateway", "http", "openapi", "loop", "utcp", "websocket", "cli", "files", "oauth", "planner"),
-    *("hostile", "search", "tables", "workflow"),
+    *("hostile", "search", "tables", "workflow", "adapters"),
 ]
 
 
@@ -117,6 +118,8 @@ def _local_parts(chosen: argparse.Namespace) -> list[Part]:
         found += oauth_parts(mcp_scale.QUICK if chosen.quick else mcp_scale.FULL)
     if chosen.only in {None, "tables"}:
         found += tables_parts(quick=chosen.quick)
+    if chosen.only in {None, "adapters"}:
+        found += adapters_parts(quick=chosen.quick)
     if chosen.only in {None, "workflow"}:
         found += workflow_parts()
     return found

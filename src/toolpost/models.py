@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from toolpost.agents.models.names import open_model
     from toolpost.agents.models.openai import OpenAIChat, OpenAIResponses
     from toolpost.agents.models.replies import request_reply
+    from toolpost.schema.provider_schemas import ToolCompiler
 
 __getattr__ = lazy_attributes(
     __name__,
@@ -20,6 +21,7 @@ __getattr__ = lazy_attributes(
         "agents.models.names": ["open_model"],
         "agents.models.openai": ["OpenAIChat", "OpenAIResponses"],
         "agents.models.replies": ["request_reply"],
+        "schema.provider_schemas": ["ToolCompiler"],
     },
 )
 
@@ -33,6 +35,7 @@ __all__ = [
     "StreamingChatModel",
     "TextDelta",
     "ToolCallDelta",
+    "ToolCompiler",
     "Usage",
     "open_model",
     "request_reply",

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+import warnings
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from toolpost.contracts.outcomes import Outcome, Paused, questions_to_dict
-from toolpost.contracts.spec import JsonSchema
+from toolpost.contracts.spec import JsonSchema, ToolDefinition
 from toolpost.runtime.arguments import read_arguments
 from toolpost.schema.json_values import is_object
-from toolpost.schema.provider_view import ArgumentMap, fit_schema
+from toolpost.schema.provider_dialects import Provider
+from toolpost.schema.provider_schemas import CompiledSchema, CompiledTools, LeftOut, ToolCompiler
 from toolpost.toolbox.box import Toolbox
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from toolpost.contracts.questions import Question
 
 T = TypeVar("T")
+ANY_PROVIDER: Provider = "json"
+"""Schemas as they are, with names that all providers accept: the framework converts them for its provider."""
 UserOf: TypeAlias = str | Callable[[Any], str] | None
 """The user of calls, `tenant:user`, or a function that reads it from the framework's context of a run."""
 Receive: TypeAlias = Callable[[dict[str, Any]], None]
@@ -42,7 +45,7 @@ class FrameworkTool:
     box: Toolbox
     tool_name: str
     user: UserOf
-    shown: ArgumentMap
+    shown: CompiledSchema
     row: TableTool | None = None
 
     @property
@@ -67,16 +70,27 @@ class FrameworkTool:
         """
         if self.row is not None and self.row.unusable:
             return await self.row.call({})
-        user, values = self._user(context), self._real(arguments)
+        box, user, values = self.box, self._user(context), self._real(arguments)
+        if box.router.inflight.loop is _running_loop():
+            return await self._call(values, user, call_id, thread, receive)
+        return await run_in_loop(box, self._call(values, user, call_id, thread, receive))
 
-        async def call() -> Outcome:
-            is_keyed = call_id is not None and self.box.router.runs_once(self.tool_name)
-            key = json.dumps([thread, call_id]) if is_keyed else None
-            run_id = None if receive is None else self.box.router.new_id("run")
-            with nullcontext() if receive is None else self._relayed(receive, run_id):
-                return await self.box.call(self.tool_name, values, user=user, idempotency_key=key, run_id=run_id)
+    async def _call(
+        self, values: Any, user: str | None, call_id: str | None, thread: str | None, receive: Receive | None
+    ) -> Outcome:
+        """Call the tool in the event loop of the Toolbox."""
+        box, name = self.box, self.tool_name
+        runs_once, may_report = box.router.traits(name)
+        key = json.dumps([thread, call_id]) if runs_once and call_id is not None else None
+        if receive is None or not may_report:
+            return await box.call(name, values, user=user, idempotency_key=key)
 
-        return await run_in_loop(self.box, call())
+        def pass_on(event: RunEvent) -> None:
+            receive({"tool": name, **(event.payload or {})})
+
+        run_id = box.router.new_id("run")
+        with box.router.emitter.relay_progress(pass_on, run_id=run_id):
+            return await box.call(name, values, user=user, idempotency_key=key, run_id=run_id)
 
     async def would_ask(self, arguments: Mapping[str, Any] | str | None, *, context: Any = None) -> Question | None:
         """Return the approval question that a call would pause with now, as `Toolbox.would_ask`."""
@@ -95,57 +109,89 @@ class FrameworkTool:
         values = read_arguments(arguments) if isinstance(arguments, str) else arguments
         return self.shown.from_model(values) if is_object(values) else arguments
 
-    def _relayed(self, receive: Receive, run_id: str | None) -> Any:
-        def pass_on(event: RunEvent) -> None:
-            receive({"tool": self.tool_name, **(event.payload or {})})
 
-        return self.box.router.emitter.relay_progress(pass_on, run_id=run_id)
+class ToolListing:
+    """The tools of a Toolbox, or of a table, for a framework; every reading has those of the catalog at that time.
 
-
-async def framework_tools(
-    source: Toolbox | Iterable[TableTool], *, user: UserOf = None, only: Iterable[str] | None = None
-) -> list[FrameworkTool]:
-    """Return the tools of a Toolbox, or of a table, for a framework.
-
-    Wait for the sources of the Toolbox. `only` selects tools by name, collection or pattern. Calls are for `user`, by
-    default the local user, or the user of the table.
+    `only` selects tools by name, collection or pattern. Calls are for `user`, by default the local user, or the user of
+    the table. Schemas are compiled for the `provider` of the model. A tool that cannot be shown to it is skipped with a
+    warning.
     """
-    if not isinstance(source, Toolbox):
-        return [row_tool(tool, user) for tool in source]
-    await run_in_loop(source, source.wait_for_sources())
-    return listed_tools(source, user=user, only=only)
 
+    def __init__(
+        self,
+        source: Toolbox | Iterable[TableTool],
+        *,
+        user: UserOf = None,
+        only: Iterable[str] | None = None,
+        provider: Provider = ANY_PROVIDER,
+    ) -> None:
+        self._source = source if isinstance(source, Toolbox) else list(source)
+        self._user = user
+        self._only = None if only is None else list(only)
+        self._compiler = ToolCompiler(provider)
+        self._warned: set[LeftOut] = set()
 
-def listed_tools(box: Toolbox, *, user: UserOf = None, only: Iterable[str] | None = None) -> list[FrameworkTool]:
-    """Return the tools that the catalog has now."""
-    registry = box.registry
-    specs = registry.specs() if only is None else registry.resolve(only)
-    definitions = registry.to_llm_tools([spec.name for spec in specs])
-    return [
-        FrameworkTool(
-            name=shown.name,
-            description=shown.description,
-            box=box,
-            tool_name=spec.name,
-            user=user,
-            shown=fit_schema(shown.parameters),
+    async def read(self) -> list[FrameworkTool]:
+        """Wait for the sources of the Toolbox, and return the tools."""
+        source = self._source
+        if isinstance(source, list):
+            return self.rows(source)
+        await run_in_loop(source, source.wait_for_sources())
+        return self.catalog(source)
+
+    def catalog(self, box: Toolbox) -> list[FrameworkTool]:
+        """Return the tools that the catalog of a Toolbox has now."""
+        registry = box.registry
+        specs = registry.specs() if self._only is None else registry.resolve(self._only)
+        definitions = registry.to_llm_tools([spec.name for spec in specs])
+        names = {shown.name: spec.name for spec, shown in zip(specs, definitions, strict=True)}
+        compiled = self._compile(definitions)
+        return [
+            FrameworkTool(
+                name=shown.name,
+                description=shown.description,
+                box=box,
+                tool_name=names[shown.name],
+                user=self._user,
+                shown=compiled.schemas[shown.name],
+            )
+            for shown in compiled.definitions
+        ]
+
+    def rows(self, rows: Iterable[TableTool]) -> list[FrameworkTool]:
+        """Return the tools of a table."""
+        by_name = {row.model_name: row for row in rows}
+        compiled = self._compile(
+            [
+                ToolDefinition(name, row.value.description or row.value.name, row.value.parameter_schema)
+                for name, row in by_name.items()
+            ]
         )
-        for spec, shown in zip(specs, definitions, strict=True)
-    ]
+        return [
+            FrameworkTool(
+                name=shown.name,
+                description=shown.description,
+                box=(row := by_name[shown.name]).executor.box,
+                tool_name=row.tool_name,
+                user=self._user or row.executor.user,
+                shown=compiled.schemas[shown.name],
+                row=row,
+            )
+            for shown in compiled.definitions
+        ]
 
-
-def row_tool(tool: TableTool, user: UserOf = None) -> FrameworkTool:
-    """Return a tool of a table; calls are for `user`, by default that of the table."""
-    executor = tool.executor
-    return FrameworkTool(
-        name=tool.model_name,
-        description=tool.value.description or tool.value.name,
-        box=executor.box,
-        tool_name=tool.tool_name,
-        user=user or executor.user,
-        shown=fit_schema(tool.value.parameter_schema),
-        row=tool,
-    )
+    def _compile(self, definitions: Sequence[ToolDefinition]) -> CompiledTools:
+        compiled = self._compiler.compile(definitions)
+        for tool in compiled.left_out:
+            if tool not in self._warned:
+                self._warned.add(tool)
+                warnings.warn(
+                    f"tool {tool.name!r} is left out: {tool.field}: {tool.reason}; "
+                    f"`toolpost lint --provider {self._compiler.dialect.provider}` shows its source",
+                    stacklevel=4,
+                )
+        return compiled
 
 
 async def run_in_loop(box: Toolbox, work: Coroutine[Any, Any, T]) -> T:

@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from pydantic import PrivateAttr
 
 from toolpost.adapters.framework_tools import (
+    ANY_PROVIDER,
     FrameworkTool,
     Receive,
+    ToolListing,
     block_in_loop,
     describe_pause,
-    framework_tools,
-    row_tool,
 )
 from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.outcomes import Completed, Failed, Outcome, Paused, outcome_to_dict
 from toolpost.runtime.model_messages import model_text
+from toolpost.schema.provider_dialects import Provider
 
 try:
     from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
@@ -42,13 +43,16 @@ async def tools(
     *,
     user: str | Callable[[RunnableConfig], str] | None = None,
     only: Iterable[str] | None = None,
+    provider: Provider = ANY_PROVIDER,
 ) -> list[StructuredTool]:
     """Return the tools of a Toolbox, or of a table, for `create_agent`, `ToolNode` or `bind_tools`.
 
     Calls are for `user`, which may be a function of the configuration of a run. `only` selects tools by name,
-    collection or pattern.
+    collection or pattern. Schemas are compiled for the `provider` of the model, or else by LangChain.
     """
-    return [LangchainTool.of(tool) for tool in await framework_tools(source, user=user, only=only)]
+    return [
+        LangchainTool.of(tool) for tool in await ToolListing(source, user=user, only=only, provider=provider).read()
+    ]
 
 
 class LangchainTool(StructuredTool):
@@ -150,7 +154,8 @@ class LangchainToolConverter:
 
     def to_langchain_tool(self, tool: TableTool) -> StructuredTool:
         """Return a tool of LangChain that calls a tool of the table, of any type."""
-        return LangchainTool.of(row_tool(tool))
+        (shown,) = ToolListing([tool]).rows([tool])
+        return LangchainTool.of(shown)
 
     to_langchain_tool_from_mcp = to_langchain_tool
 

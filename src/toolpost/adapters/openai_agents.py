@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
-from toolpost.adapters.framework_tools import FrameworkTool, describe_pause, framework_tools
+from toolpost.adapters.framework_tools import ANY_PROVIDER, FrameworkTool, ToolListing, describe_pause
 from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.outcomes import Failed, Outcome, Paused, outcome_to_dict
 from toolpost.runtime.model_messages import model_text
+from toolpost.schema.provider_dialects import Provider
 
 try:
     from agents import FunctionTool, SpanError, get_current_span
@@ -33,6 +34,7 @@ async def tools(
     *,
     user: str | Callable[[RunContextWrapper[Any]], str] | None = None,
     only: Iterable[str] | None = None,
+    provider: Provider = ANY_PROVIDER,
     thread: Callable[[RunContextWrapper[Any]], str] | None = None,
 ) -> list[OpenAIAgentsTool]:
     """Return the tools of a Toolbox, or of a table, for `Agent(tools=...)`.
@@ -41,7 +43,7 @@ async def tools(
     pattern. A call is identified by the call id of the model; `thread` returns the id of a conversation, for models
     whose call ids are unique in a conversation only.
     """
-    return [_of(tool, thread) for tool in await framework_tools(source, user=user, only=only)]
+    return [_of(tool, thread) for tool in await ToolListing(source, user=user, only=only, provider=provider).read()]
 
 
 async def waiting(result: RunResultBase) -> list[dict[str, Any]]:

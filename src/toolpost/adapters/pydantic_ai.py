@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from toolpost.adapters.framework_tools import FrameworkTool, UserOf, describe_pause, framework_tools
+from toolpost.adapters.framework_tools import ANY_PROVIDER, FrameworkTool, ToolListing, describe_pause
 from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.outcomes import Completed, Failed, Outcome, Paused, outcome_to_dict
 from toolpost.runtime.model_messages import model_text
-from toolpost.toolbox.box import Toolbox
+from toolpost.schema.provider_dialects import Provider
 
 try:
     from pydantic_ai import ApprovalRequired, CustomEvent, RunContext, ToolDefinition, ToolFailed, ToolReturn
@@ -22,6 +22,7 @@ except ImportError as missing:
 
 if TYPE_CHECKING:
     from toolpost.adapters.table_tools import TableTool
+    from toolpost.toolbox.box import Toolbox
 
 _ANY_ARGUMENTS = SchemaValidator(core_schema.any_schema())  # the Toolbox validates them
 
@@ -31,6 +32,7 @@ def toolset(
     *,
     user: str | Callable[[RunContext[Any]], str] | None = None,
     only: Iterable[str] | None = None,
+    provider: Provider = ANY_PROVIDER,
     id: str = "toolpost",
 ) -> ToolboxToolset:
     """Return the tools of a Toolbox, or of a table, for `Agent(toolsets=[...])`.
@@ -39,7 +41,7 @@ def toolset(
     run context. `only` selects tools by name, collection or pattern. To let calls wait for a person, give the agent
     `DeferredToolRequests` among its output types.
     """
-    return ToolboxToolset(source, user=user, only=only, id=id)
+    return ToolboxToolset(ToolListing(source, user=user, only=only, provider=provider), id=id)
 
 
 @dataclass(kw_only=True)
@@ -57,12 +59,8 @@ class ToolboxToolset(AbstractToolset[Any]):
     the framework's approval decides nothing. The `metadata` of a result is the outcome as data.
     """
 
-    def __init__(
-        self, source: Toolbox | Iterable[TableTool], *, user: UserOf, only: Iterable[str] | None, id: str
-    ) -> None:
-        self._source: Toolbox | list[TableTool] = source if isinstance(source, Toolbox) else list(source)
-        self._user = user
-        self._only = None if only is None else list(only)
+    def __init__(self, listing: ToolListing, *, id: str) -> None:
+        self._listing = listing
         self._id = id
 
     @property
@@ -70,8 +68,7 @@ class ToolboxToolset(AbstractToolset[Any]):
         return self._id
 
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
-        listed = await framework_tools(self._source, user=self._user, only=self._only)
-        return {tool.name: ListedTool.of(tool, self) for tool in listed}
+        return {tool.name: ListedTool.of(tool, self) for tool in await self._listing.read()}
 
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
@@ -81,7 +78,8 @@ class ToolboxToolset(AbstractToolset[Any]):
         outcome = await tool.calls.call(
             tool_args, call_id=ctx.tool_call_id, thread=ctx.conversation_id, context=ctx, receive=progress.receive
         )
-        await progress.finish()
+        if progress.emitting:
+            await asyncio.gather(*progress.emitting, return_exceptions=True)  # listeners of events may fail
         return _result(outcome, tool.calls, ctx.tool_call_id)
 
 
@@ -121,15 +119,11 @@ class _Progress:
     def __init__(self, ctx: RunContext[Any]) -> None:
         self._ctx = ctx
         self._loop = asyncio.get_running_loop()
-        self._emitting: list[asyncio.Task[Any]] = []
+        self.emitting: list[asyncio.Task[Any]] = []
 
     def receive(self, facts: dict[str, Any]) -> None:
         """Emit progress from any thread."""
         self._loop.call_soon_threadsafe(self._emit, facts)
 
     def _emit(self, facts: dict[str, Any]) -> None:
-        self._emitting.append(self._loop.create_task(self._ctx.emit(ToolProgress(facts=facts))))
-
-    async def finish(self) -> None:
-        """Wait until all progress is emitted; listeners of events may fail."""
-        await asyncio.gather(*self._emitting, return_exceptions=True)
+        self.emitting.append(self._loop.create_task(self._ctx.emit(ToolProgress(facts=facts))))

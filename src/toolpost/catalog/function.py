@@ -92,6 +92,11 @@ class FunctionTool:
         return self._context_parameter is not None
 
     @property
+    def may_report(self) -> bool:
+        """Whether calls can report progress or stream values."""
+        return not self._direct
+
+    @property
     def previewer(self) -> Preview | None:
         """The function that previews a call, if the tool has one."""
         return self._previewer

@@ -35,6 +35,7 @@ _COMMANDS = {
     "import": ("connect", "import_servers"),
     "events": ("history", "events"),
     "doctor": ("diagnostics", "doctor"),
+    "lint": ("lint", "lint"),
     "serve": ("serve", "serve"),
     "up": ("serve", "up"),
     "open": ("console", "open_console"),

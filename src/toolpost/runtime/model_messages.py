@@ -24,6 +24,7 @@ _READ = (
 _RESUMES = "Do not repeat the call: it resumes after the answer."
 _LONGEST_ERROR = 4000
 _LONGEST_ISSUE = 200
+_encode = json.JSONEncoder(ensure_ascii=False).encode  # `dumps` with an option makes an encoder for each value
 _QUOTING = (ToolClientError, ToolServerError, ToolOutputError)  # they contain messages of the server
 
 
@@ -160,7 +161,7 @@ def model_text(outcome: Outcome) -> str:
 def _result_text(outcome: Completed) -> str:
     text, content = outcome.text, outcome.content
     if text is None:
-        text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+        text = content if isinstance(content, str) else _encode(content)
     if OUTPUT_ISSUES in outcome.meta:
         text = f"{text}\n{_violation_note(outcome.meta[OUTPUT_ISSUES])}"
     trust = outcome.meta.get("trust")

@@ -48,7 +48,7 @@ from toolpost.runtime.resilience import backoff, may_repeat
 from toolpost.runtime.results import CredentialScrubber, LargeResult, Result, ResultProcessor
 from toolpost.runtime.services import RuntimeServices
 from toolpost.runtime.tool_context import ContextDefaults, build_context
-from toolpost.runtime.tool_runtime import ToolRuntime, ToolRuntimes, context_secrets
+from toolpost.runtime.tool_runtime import CallTraits, ToolRuntime, ToolRuntimes, context_secrets
 from toolpost.runtime.tracing import CallTracer
 from toolpost.schema.json_values import is_object
 
@@ -538,10 +538,10 @@ class ToolRouter:
         """Return whether a tool of the catalog runs again from its start after a crash."""
         return self._registry.has(tool_name) and self._registry.find(tool_name).spec.resumes
 
-    def runs_once(self, tool_name: str) -> bool:
-        """Return whether repeating a call of a tool must not run it again: it has effects, or it may pause."""
+    def traits(self, tool_name: str) -> CallTraits:
+        """Return what a host has to know before a call of a tool."""
         runtime = self._runtimes.find(tool_name)
-        return runtime is None or runtime.journaled or runtime.may_pause
+        return CallTraits() if runtime is None else runtime.traits
 
     def denies(self, tool_name: str) -> bool:
         """Return whether the policy denies every call of a tool of the catalog."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolpost.catalog.function import FunctionTool
 from toolpost.catalog.threads import run_in_thread
@@ -35,6 +35,17 @@ if TYPE_CHECKING:
 
 _NO_SECRETS: frozenset[Any] = frozenset()
 _PLAIN = frozenset({str, int, float, bool, type(None)})
+
+
+class CallTraits(NamedTuple):
+    """What a host has to know before a call.
+
+    `runs_once`: repeating the call must not run it again, because it has effects or may pause. `may_report`: the call
+    can report progress or stream values.
+    """
+
+    runs_once: bool = True
+    may_report: bool = True
 
 
 class ToolRuntime:
@@ -88,7 +99,9 @@ class ToolRuntime:
         self.journaled = entry.spec.has_effects
         asks_midway = _may_ask_midway(entry)
         self.asks_midway = self.journaled and asks_midway
-        self.may_pause = asks_midway or verdict.action == "ask" or verdicts is not None or access.provider is not None
+        may_pause = asks_midway or verdict.action == "ask" or verdicts is not None or access.provider is not None
+        may_report = not isinstance(tool, FunctionTool) or tool.may_report
+        self.traits = CallTraits(self.journaled or may_pause, may_report)
         self.cache_ttl_s = None if self.journaled else entry.spec.cache_ttl_s
         plain = self.spec.validate_inputs != "off" and entry.overlay is None
         self._is_valid = entry.input_validator.is_valid if plain else None

@@ -58,12 +58,14 @@ class ArgumentMap(NamedTuple):
         return _rename_keys(arguments, {alias: name for name, alias in self.aliases.items()})
 
 
-def fit_schema(schema: JsonSchema) -> ArgumentMap:
-    """Adapt the schema of a tool's arguments to the limits of providers."""
+def fit_schema(schema: JsonSchema, *, property_name: re.Pattern[str] = _PROPERTY_NAME) -> ArgumentMap:
+    """Adapt the schema of a tool's arguments to the limits of providers; `property_name` matches valid names."""
     names = _property_names(schema)
     aliases: dict[str, str] = {}
-    for name in sorted(name for name in names if not _PROPERTY_NAME.fullmatch(name)):
-        aliases[name] = _alias(name, {*names, *aliases.values()})
+    for name in sorted(name for name in names if not property_name.fullmatch(name)):
+        alias = _alias(name, taken := {*names, *aliases.values()})
+        # The characters of an alias are valid for every provider, if it is an identifier.
+        aliases[name] = alias if property_name.fullmatch(alias) else _alias(f"p_{alias.replace('-', '_')}", taken)
     shown: dict[str, Any] = _rename(schema, aliases) if aliases else schema
     kind = schema.get("type", "object")
     if (kind != "object" and not (is_array(kind) and "object" in kind)) or _NOT_AT_THE_TOP & schema.keys():

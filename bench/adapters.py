@@ -1,0 +1,249 @@
+"""Adapters of agent frameworks: a step of an agent with a tool of a Toolbox, and tools compiled for model providers."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import sys
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from langchain_core.messages import AIMessage
+from langchain_core.tools import StructuredTool
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.toolsets import FunctionToolset
+
+from bench.core.figures import Column, Figure, Row, Target
+from bench.core.harness import Tick, undisturbed
+from bench.core.main import Part, measured, tell
+from bench.openapi_conversion import BASE_URL
+from tests.specs import no_network, octokit, real_documents
+from toolpost import Settings, Toolbox, tool
+from toolpost.adapters import langchain
+from toolpost.adapters.pydantic_ai import toolset
+from toolpost.cli.output import Output
+from toolpost.cli.stdout_guard import guard_stdout
+from toolpost.contracts.spec import ToolDefinition
+from toolpost.schema.provider_dialects import DIALECTS, Dialect, violations
+from toolpost.schema.provider_schemas import ToolCompiler
+from toolpost.sources.openapi.loader import read_api
+from toolpost.sources.openapi.model_view import fit_to_budget
+from toolpost.sources.openapi.spec import tool_spec
+
+Step = Callable[[], Awaitable[Any]]
+
+CALL_LIMIT = 1.25
+COLD_MS, CACHED_MS, PASSING = 500.0, 5.0, 0.99
+COMPILED = 5000
+CALLS, ROUNDS, QUICK_ROUNDS = 100, 9, 3
+_IDS = itertools.count()
+
+CALL_COLUMNS = (
+    Column("name", "framework"),
+    Column("own_us", "step with its own tool, µs", 1),
+    Column("box_us", "box.call, µs", 1),
+    Column("adapter_us", "step with the adapter, µs", 1),
+    Column("ratio", "of the sum", 2),
+)
+PROVIDER_COLUMNS = (
+    Column("name", "provider"),
+    Column("before", "accepted as they are", 3),
+    Column("passing", "accepted when compiled", 3),
+    Column("cold_ms", "5,000 tools, ms", 0),
+    Column("cached_ms", "again, ms", 1),
+)
+
+
+@tool(side_effects="pure")
+async def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+async def _add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def measure_calls(tick: Tick, *, rounds: int = ROUNDS) -> Figure:
+    """Run a step of an agent with the framework's own tool and with ours in turn, and compare the medians."""
+    rows = asyncio.run(_call_rows(tick, rounds))
+    return Figure(
+        key="adapter_calls",
+        title="A step of an agent with one call",
+        columns=CALL_COLUMNS,
+        rows=rows,
+        targets=[
+            Target(str(row["name"]), float(row["ratio"]), "at most", CALL_LIMIT, "of own step and box.call")
+            for row in rows
+        ],
+        notes=("CPU time of the event loop: medians of rounds that take turns. The store is in memory.",),
+    )
+
+
+async def _call_rows(tick: Tick, rounds: int) -> list[Row]:
+    async with Toolbox(tools=[add], settings=Settings(data_dir=None)) as box:
+        ours = await langchain.tools(box)
+        own = StructuredTool.from_function(coroutine=_add, name="add")
+        frameworks: dict[str, tuple[Step, Step]] = {
+            "LangGraph": (_graph(own), _graph(ours[0])),
+            "Pydantic AI": (_agent(FunctionToolset([_named()])), _agent(toolset(box))),
+        }
+        rows: list[Row] = []
+        for name, (own_step, our_step) in frameworks.items():
+            steps: dict[str, Step] = {
+                "own": own_step,
+                "box": lambda: box.call("add", {"a": 1, "b": 2}),
+                "adapter": our_step,
+            }
+            took = await _in_turn(steps, rounds)
+            both = took["own"] + took["box"]
+            row = {"own_us": took["own"], "box_us": took["box"], "adapter_us": took["adapter"]}
+            rows.append({"name": name, **row, "ratio": took["adapter"] / both})
+            tick(name)
+        return rows
+
+
+async def _in_turn(steps: dict[str, Step], rounds: int) -> dict[str, float]:
+    """The median CPU time of each step, in microseconds."""
+    took: dict[str, list[float]] = {name: [] for name in steps}
+    with undisturbed():
+        for _ in range(rounds + 1):  # the first warms up
+            for name, step in steps.items():
+                began = time.thread_time()
+                for _ in range(CALLS):
+                    await step()
+                took[name].append(1e6 * (time.thread_time() - began) / CALLS)
+    return {name: median(times[1:]) for name, times in took.items()}
+
+
+def _graph(called: StructuredTool) -> Step:
+    graph = StateGraph(MessagesState)
+    graph.add_node("tools", ToolNode([called]))
+    graph.add_edge(START, "tools")
+    compiled = graph.compile()
+
+    async def step() -> None:
+        call = {"name": "add", "args": {"a": 1, "b": 2}, "id": f"call_{next(_IDS)}", "type": "tool_call"}
+        state = await compiled.ainvoke({"messages": [AIMessage("", tool_calls=[call])]})
+        assert state["messages"][-1].content == "3"
+
+    return step
+
+
+def _named() -> Callable[..., Any]:
+    async def add(a: int, b: int) -> int:
+        """Add two numbers."""
+        return a + b
+
+    return add
+
+
+def _agent(tools: Any) -> Step:
+    def say(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        if len(messages) == 1:
+            return ModelResponse([ToolCallPart("add", {"a": 1, "b": 2}, f"call_{next(_IDS)}")])
+        return ModelResponse([TextPart("done")])
+
+    agent = Agent(FunctionModel(say), toolsets=[tools])
+
+    async def step() -> None:
+        assert (await agent.run("go")).output == "done"
+
+    return step
+
+
+def listed_tools(folder: Path | None) -> list[ToolDefinition]:
+    """The tools of all documents of a folder, as models see them; by default of those that tests read."""
+    paths = [one.values[0] for one in real_documents() if one.values[0] is not None] + [octokit()]
+    if folder is not None:
+        paths = sorted(path for path in folder.iterdir() if path.suffix in {".gz", ".json", ".yaml"})
+    return [tool for path in paths for tool in asyncio.run(_tools_of(path))]
+
+
+async def _tools_of(path: Path) -> list[ToolDefinition]:
+    api = await read_api(str(path), fetch=no_network, base_url=BASE_URL)
+    specs = [tool_spec(operation, source="api") for operation in api.operations]
+    return [ToolDefinition(spec.name, spec.description, fit_to_budget(spec.input_schema)) for spec in specs]
+
+
+def measure_providers(tick: Tick, *, folder: Path | None = None) -> Figure:
+    """Compile tools for every provider, and check them against its rules."""
+    tools = listed_tools(folder)
+    rows: list[Row] = []
+    for dialect in DIALECTS.values():
+        rows.append(_provider_row(dialect, tools))
+        tick(dialect.provider)
+    return Figure(
+        key="adapter_providers",
+        title="Tools compiled for model providers",
+        columns=PROVIDER_COLUMNS,
+        rows=rows,
+        targets=[target for row in rows for target in _provider_targets(row)],
+        notes=(f"CPU of {len(tools):,} tools of OpenAPI documents, scaled to 5,000.",),
+    )
+
+
+def _provider_row(dialect: Dialect, tools: Sequence[ToolDefinition]) -> Row:
+    compiler = ToolCompiler(dialect.provider)
+    share = COMPILED / len(tools)
+    with undisturbed():
+        began = time.process_time()
+        compiled = compiler.compile(tools)
+        cold = time.process_time() - began
+        again: list[float] = []
+        for _ in range(5):
+            began = time.process_time()
+            compiler.compile(tools)
+            again.append(time.process_time() - began)
+    return {
+        "name": dialect.provider,
+        "before": sum(_is_accepted(tool, dialect) for tool in tools) / len(tools),
+        "passing": sum(_is_accepted(tool, dialect) for tool in compiled.definitions) / len(tools),
+        "cold_ms": 1000 * cold * share,
+        "cached_ms": 1000 * median(again) * share,
+    }
+
+
+def _is_accepted(tool: ToolDefinition, dialect: Dialect) -> bool:
+    return next(violations(tool.parameters, dialect), None) is None
+
+
+def _provider_targets(row: Row) -> list[Target]:
+    name = row["name"]
+    return [
+        Target(f"{name}, cold", float(row["cold_ms"]), "at most", COLD_MS, "ms"),
+        Target(f"{name}, cached", float(row["cached_ms"]), "at most", CACHED_MS, "ms"),
+        Target(f"{name}, accepted", float(row["passing"]), "at least", PASSING, "of the tools"),
+    ]
+
+
+def parts(*, quick: bool = False, folder: Path | None = None) -> list[Part]:
+    """The figures as parts of a run."""
+    return [
+        Part("adapter calls", 2, lambda tick: measure_calls(tick, rounds=QUICK_ROUNDS if quick else ROUNDS)),
+        Part("model providers", len(DIALECTS), lambda tick: measure_providers(tick, folder=folder)),
+    ]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.adapters", description=__doc__)
+    parser.add_argument("folder", nargs="?", type=Path, help="OpenAPI documents whose tools are compiled")
+    chosen = parser.parse_args()
+    began = time.perf_counter()
+    with guard_stdout() as stream:
+        figures = measured(parts(folder=chosen.folder))
+        tell(figures, Output(stream, as_json=False), took_s=time.perf_counter() - began)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,190 @@
+"""The JSON Schema that each model provider accepts for the arguments of a tool, and the check of a schema against it.
+
+docs/model-providers.md has the rules as a table with their sources.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from toolpost.contracts.spec import JsonSchema
+from toolpost.schema.json_values import is_array, is_object
+from toolpost.schema.subschemas import REFERENCES, subschemas
+
+Provider: TypeAlias = Literal["openai", "openai-strict", "anthropic", "gemini", "bedrock", "mistral", "json"]
+
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_NOT_AT_THE_TOP = ("oneOf", "anyOf", "allOf", "not", "enum", "const", *REFERENCES)
+ANNOTATIONS = frozenset({"title", "description"})
+_NUMBERS = frozenset({"minimum", "maximum"})
+_STRICT = (
+    ANNOTATIONS
+    | _NUMBERS
+    | {
+        *("type", "properties", "required", "additionalProperties", "items", "anyOf", "enum"),
+        *("exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minItems", "maxItems", "pattern", "format"),
+    }
+)
+_GEMINI = (
+    ANNOTATIONS
+    | _NUMBERS
+    | {
+        *("type", "properties", "required", "items", "anyOf", "enum", "format"),
+        *("minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties", "pattern"),
+    }
+)
+_STRICT_FORMATS = frozenset({"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"})
+_GEMINI_FORMATS = frozenset({"date-time", "enum", "int32", "int64", "float", "double"})
+
+
+class Dialect(NamedTuple):
+    """The rules of one provider.
+
+    `keywords` are those that schemas may have; None allows all. If `inlines`, references are not allowed; if `closed`,
+    every object declares its properties, and if `requires_all`, it requires them. Without `untyped`, every schema has a
+    type or alternatives. With `text_enums`, options are strings.
+    """
+
+    provider: Provider
+    keywords: frozenset[str] | None = None
+    formats: frozenset[str] | None = None
+    property_name: re.Pattern[str] = _NAME
+    inlines: bool = False
+    closed: bool = False
+    requires_all: bool = False
+    untyped: bool = True
+    text_enums: bool = False
+    bare_root: bool = False
+    longest_description: int | None = None
+    most_levels: int | None = None
+    most_properties: int | None = None
+    most_options: int | None = None
+
+    @property
+    def rewrites(self) -> bool:
+        """Whether schemas need more than other names and an object at their root."""
+        return self.keywords is not None or self.inlines
+
+
+DIALECTS: Mapping[Provider, Dialect] = {
+    dialect.provider: dialect
+    for dialect in (
+        Dialect("openai", longest_description=1024),
+        Dialect(
+            "openai-strict",
+            keywords=_STRICT,
+            formats=_STRICT_FORMATS,
+            inlines=True,
+            closed=True,
+            requires_all=True,
+            untyped=False,
+            longest_description=1024,
+            most_levels=10,
+            most_properties=5000,
+            most_options=1000,
+        ),
+        Dialect("anthropic"),
+        Dialect(
+            "gemini",
+            keywords=_GEMINI,
+            formats=_GEMINI_FORMATS,
+            property_name=_IDENTIFIER,
+            inlines=True,
+            closed=True,
+            untyped=False,
+            text_enums=True,
+        ),
+        Dialect("bedrock", inlines=True, bare_root=True),
+        Dialect("mistral"),
+        Dialect("json"),
+    )
+}
+
+
+class Violation(NamedTuple):
+    """A part of a schema that a provider rejects: the JSON path of the field, and the reason."""
+
+    field: str
+    reason: str
+
+
+def violations(schema: JsonSchema, dialect: Dialect) -> Iterator[Violation]:
+    """Yield the parts of the schema of a tool's arguments that a provider rejects."""
+    yield from _root_violations(schema, dialect)
+    properties = options = 0
+    stack: list[tuple[str, JsonSchema, int]] = [("$", schema, 1)]
+    while stack:
+        path, part, level = stack.pop()
+        yield from _own_violations(part, dialect, path)
+        declared = part.get("properties")
+        properties += len(declared) if is_object(declared) else 0
+        options += len(part["enum"]) if is_array(part.get("enum")) else 0
+        if dialect.most_levels is not None and level > dialect.most_levels and is_object(declared):
+            yield Violation(path, f"objects are nested deeper than {dialect.most_levels} levels")
+        for inner in subschemas(part):
+            where = f"{path}.{inner.keyword}" if inner.key is None else f"{path}.{inner.keyword}.{inner.key}"
+            stack.append((where, inner.schema, level + (inner.keyword == "properties")))
+    if dialect.most_properties is not None and properties > dialect.most_properties:
+        yield Violation("$", f"it has more than {dialect.most_properties} properties")
+    if dialect.most_options is not None and options > dialect.most_options:
+        yield Violation("$", f"its enums have more than {dialect.most_options} options")
+
+
+def _root_violations(schema: JsonSchema, dialect: Dialect) -> Iterator[Violation]:
+    if schema.get("type") != "object" or not is_object(schema.get("properties")):
+        yield Violation("$", "the schema is not an object with properties")
+    for keyword in _NOT_AT_THE_TOP:
+        if keyword in schema:
+            yield Violation(f"$.{keyword}", f"{keyword} is not allowed at the root")
+    if dialect.bare_root:
+        for keyword in schema.keys() - {"type", "properties", "required"}:
+            yield Violation(f"$.{keyword}", f"{keyword} is not allowed at the root")
+
+
+def _own_violations(part: JsonSchema, dialect: Dialect, path: str) -> Iterator[Violation]:
+    for name in part["properties"] if is_object(part.get("properties")) else ():
+        if not dialect.property_name.fullmatch(name):
+            yield Violation(f"{path}.properties.{name}", "the name has other characters, or too many")
+    if dialect.inlines:
+        yield from (Violation(f"{path}.{word}", "references are not allowed") for word in REFERENCES if word in part)
+    if dialect.keywords is None:
+        return
+    for word in part.keys() - dialect.keywords:
+        yield Violation(f"{path}.{word}", f"the keyword {word} is not supported")
+    if "format" in part and dialect.formats is not None and part["format"] not in dialect.formats:
+        yield Violation(f"{path}.format", f"the format {part['format']!r} is not supported")
+    yield from _type_violations(part, dialect, path)
+
+
+def _type_violations(part: JsonSchema, dialect: Dialect, path: str) -> Iterator[Violation]:
+    kind = part.get("type")
+    if not isinstance(kind, str) and "anyOf" not in part:
+        yield Violation(path, "it has no single type and no alternatives")
+    if dialect.text_enums and any(not isinstance(option, str) for option in part.get("enum", ())):
+        yield Violation(f"{path}.enum", "an option is not a string")
+    if kind == "array" and not is_object(part.get("items")):
+        yield Violation(path, "an array has no schema of its items")
+    if kind == "object" and not is_object(part.get("properties")):
+        yield Violation(path, "an object has no properties")
+    if kind == "object" and dialect.requires_all:
+        if part.get("additionalProperties") is not False:
+            yield Violation(path, "additionalProperties is not false")
+        if set(part.get("required", ())) != set(part.get("properties", {})):
+            yield Violation(path, "it does not require all its properties")
+
+
+def dialect_of(provider: str) -> Dialect:
+    """Return the rules of a provider; ValueError lists the known ones."""
+    for name, dialect in DIALECTS.items():
+        if name == provider:
+            return dialect
+    raise ValueError(f"unknown provider {provider!r}; use one of: {', '.join(DIALECTS)}")
+
+
+def shorten(description: Any, dialect: Dialect) -> str:
+    """Return a description within the provider's limit."""
+    text, longest = str(description or ""), dialect.longest_description
+    return text if longest is None or len(text) <= longest else f"{text[: longest - 1]}…"
