@@ -1,15 +1,20 @@
 """Two processes on one PostgreSQL database: artifacts, pruning, erasure, tokens and key rotation at the same time."""
 
 import asyncio
+import os
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from tests.docs.blocks import ROOT
 from toolpost.auth.keys import FileCipher
 from toolpost.contracts.errors import StoreError
 from toolpost.contracts.storage import Retention
+from toolpost.stores.pauses import ClaimedPause, PlannerPauses
 from toolpost.stores.postgres.store import PostgresStore, open_postgres_store
 from toolpost.testing.stores.base import emit
 from toolpost.testing.stores.samples import ANN, BOB, artifact, call_ref, event, intent, token_key, whole_run
@@ -144,3 +149,41 @@ async def test_another_process_writes_during_a_key_rotation(pair: tuple[Postgres
     assert (await rotating)["unreadable"] == 0
     assert await rotator.tokens.get(token_key()) == row
     assert await rotator.journal.find("call_29", "") is not None
+
+
+LEASE_S = 1.0
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])}
+
+
+@pytest.mark.waits
+async def test_a_pause_that_a_killed_worker_had_claimed_is_resumed_by_another(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    """No gateway is there to look for processes that have ended."""
+    cipher = FileCipher(tmp_path / "key")
+    async with open_postgres_store(postgres_url, tmp_path, cipher=cipher, lease_s=LEASE_S) as store:
+        pauses = PlannerPauses(store.state)
+        token = await pauses.keep({"step": 1})
+        arguments = [postgres_url, str(tmp_path), str(LEASE_S), token]
+        command = [sys.executable, "-m", "tests.postgres.claimants", *arguments]
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT, env=ENVIRONMENT
+        ) as worker:
+            assert worker.stdout is not None
+            assert worker.stdout.readline() == b"claimed\n"
+            with pytest.raises(KeyError, match="is being resumed"):
+                await pauses.claim(token)
+            worker.kill()
+
+        async with asyncio.timeout(30):
+            while (claimed := await try_claim(pauses, token)) is None:
+                pass
+
+    assert (claimed.payload, claimed.steps, claimed.recovered) == ({"step": 1}, [{"step": 2}], True)
+
+
+async def try_claim(pauses: PlannerPauses, token: str) -> ClaimedPause | None:
+    try:
+        return await pauses.claim(token)
+    except KeyError:
+        return None

@@ -43,10 +43,6 @@ class PostgresDatabase(PostgresStatements):
         """Wait until no other transaction has locked this name, and lock it until the end of this one."""
         self._db.execute(_LOCK, (name,))
 
-    def is_alive(self, owner_id: str) -> bool:
-        """Return whether a process may still write as this owner."""
-        return self._context.liveness.alive(self._db, owner_id)
-
     def ended(self, owner_ids: Iterable[str]) -> list[str]:
         """Return the owners that have ended, and prevent them from writing."""
         return self._context.liveness.ended(self._db, owner_ids)

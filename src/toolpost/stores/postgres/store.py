@@ -116,7 +116,7 @@ class PostgresStore:
         self.journal: Journal = PostgresJournal(shared)
         self.idempotency: IdempotencyStore = PostgresIdempotencyStore(shared)
         self.cancels: CancelStore = PostgresCancelStore(shared)
-        common = SharedPostgres(shared)
+        common = self._common = SharedPostgres(shared)
         self.pending: PendingStore = SQLPendingStore(common, shared.changes)
         self.caller_keys: CallerKeyStore = SQLCallerKeys(common)
         self.webhooks: WebhookStore = SQLWebhookStore(common)
@@ -139,7 +139,8 @@ class PostgresStore:
         return self._shared.owner_id
 
     async def _is_alive(self, owner_id: str) -> bool:
-        return await self._shared.reader.query(lambda db: self._shared.liveness.alive(db, owner_id))
+        # A planner of its own may be the only one that looks for owners that have ended.
+        return not await self._common.write(lambda db: db.ended([owner_id]))
 
     async def find_ids(self, kind: IdKind, prefix: str, *, tenant: str | None = None, limit: int = 50) -> list[str]:
         await self._shared.writer.flush()

@@ -51,10 +51,6 @@ class Database(Statements, Protocol):
         """Wait until no other transaction has locked this name, and lock it until the end of this one."""
         ...
 
-    def is_alive(self, owner_id: str) -> bool:
-        """Return whether the process of an owner id still runs; true if that cannot be determined."""
-        ...
-
     def ended(self, owner_ids: Iterable[str]) -> list[str]:
         """Return the owners whose processes have ended; from this transaction on, none of them can write."""
         ...

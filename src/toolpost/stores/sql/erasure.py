@@ -138,7 +138,7 @@ class Forgetter:
         """Delete pending actions and journal entries, except those that a running process works on."""
         person = _person_values(principal)
         owners = [owner for (owner,) in db.execute(_OWNERS, person).fetchall()]
-        values = {**person, "living": [owner for owner in owners if db.is_alive(owner)]}
+        values = {**person, "living": sorted({*owners} - {*db.ended(owners)})}
         under_way = db.execute(_UNDER_WAY, values).fetchone()[0]
         with db.secure_deletes():
             removed = {kind: db.execute(sql, values).rowcount for kind, sql in _DELETE_CALLS.items()}

@@ -89,7 +89,7 @@ class SQLTokenRows:
             db.execute(_LEASE, {**named, "holder": holder, "owner": self._shared.owner_id, "until": now + lease_s})
         elif stand is not None and stand[:2] == (version, "live"):
             *_, owner, until = stand
-            if until <= now or not db.is_alive(owner):  # the lease is lost
+            if until <= now or db.ended([owner]):  # the lease is lost
                 db.execute(_DOUBT, named)
         return self._find(db, key)
 

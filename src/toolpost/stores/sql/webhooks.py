@@ -40,7 +40,7 @@ class SQLWebhookStore:
         def work(db: Database) -> WebhookProgress | None:
             db.execute(_BEGIN, asdict(WebhookProgress(name=name, position=begin)))
             (owner,) = db.execute(_OWNER, {"name": name}).fetchone()
-            if owner not in ("", me) and db.is_alive(owner):
+            if owner not in ("", me) and not db.ended([owner]):
                 return None
             return _progress(db.execute(_TAKE, {"owner": me, "name": name}).fetchone())
 

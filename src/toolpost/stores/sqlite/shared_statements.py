@@ -43,10 +43,6 @@ class SQLiteDatabase(SQLiteStatements):
     def lock(self, name: str) -> None:
         """Do nothing."""
 
-    def is_alive(self, owner_id: str) -> bool:
-        """Return whether the process of an owner id still runs."""
-        return self._context.liveness.alive(owner_id)
-
     def ended(self, owner_ids: Iterable[str]) -> list[str]:
         """Return the owners whose processes have ended."""
         return [owner_id for owner_id in owner_ids if not self._context.liveness.alive(owner_id)]
