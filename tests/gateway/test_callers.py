@@ -199,6 +199,28 @@ async def test_an_origin_is_compared_with_its_scheme_and_port(tmp_path: Path) ->
     assert statuses == [200] * len(own) + [403] * len(foreign)
 
 
+async def test_limits_that_cannot_be_checked_admit_nobody(tmp_path: Path) -> None:
+    async with served(tmp_path / "data", [whoami]) as gate:
+        agent = await gate.key("acme:bot", "call")
+        (tmp_path / "data" / "limits.db").mkdir()
+        refused = await gate.http.post("/mcp", json={}, headers=agent)
+        (tmp_path / "data" / "limits.db").rmdir()
+        admitted = await gate.http.post("/mcp", json={}, headers=agent)
+
+    assert (refused.status_code, refused.json()["code"]) == (503, "limits_unavailable")
+    assert int(refused.headers["retry-after"]) >= 1
+    assert admitted.status_code != 503
+
+
+async def test_requests_that_were_counted_in_advance_are_limited_together(tmp_path: Path) -> None:
+    async with served(tmp_path / "data", [whoami], server={"requests_per_minute": 120}) as gate:
+        agent = await gate.key("acme:bot", "call")
+        statuses = [(await gate.http.get("/api/v1/tools", headers=agent)).status_code for _ in range(200)]
+
+    assert statuses[:120] == [200] * 120
+    assert 429 in statuses
+
+
 async def test_an_address_that_is_open_to_others_needs_a_way_in(tmp_path: Path) -> None:
     async with Toolbox(settings={"data_dir": str(tmp_path / "data")}) as box:
         with pytest.raises(ConfigError, match="keys create"):

@@ -53,8 +53,8 @@ class LimitStore(Protocol):
         """Whether other processes can use the same limits."""
         ...
 
-    async def take(self, bucket: str, rate: Rate, *, returned: float = 0.0) -> float:
-        """Take a token, after `returned` tokens were put back; return 0, or the seconds until there is a token.
+    async def take(self, bucket: str, rate: Rate, *, count: int = 1, returned: float = 0.0) -> float:
+        """Take `count` tokens, after `returned` tokens were put back; return 0, or the seconds until there are as many.
 
         Tokens that are put back are ignored if no token was taken.
         """

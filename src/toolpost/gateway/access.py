@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 from toolpost.auth.caller_tokens import claim_at, role_names
 from toolpost.contracts.callers import KEY_ID, KEY_PREFIX, OPERATOR_ID, SCOPES, SESSION_PREFIX, Caller, CallerScope
 from toolpost.contracts.errors import ToolAuthError, ToolError
-from toolpost.contracts.limits import Rate
 from toolpost.contracts.principal import Principal, has_control
 from toolpost.gateway.problems import Problem, ProblemResponse, problem_of
 from toolpost.wire.addresses import is_loopback
@@ -26,11 +25,13 @@ if TYPE_CHECKING:
     from toolpost.auth.caller_tokens import CallerTokens
     from toolpost.configuration.settings import OidcSettings
     from toolpost.console.app import ConsoleApp
-    from toolpost.contracts.limits import LimitStore
     from toolpost.contracts.storage import CallerKeyStore
+    from toolpost.gateway.caller_limits import CallerLimits
     from toolpost.gateway.sessions import Sessions
+    from toolpost.runtime.slots import SharedSlots
 
 CALLER = "toolpost.caller"
+_OPEN_REQUESTS = "toolpost.open_requests"
 METADATA = "/.well-known/oauth-protected-resource"
 AGENT_CARD = "/.well-known/agent-card.json"
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -41,8 +42,6 @@ REDEEM = f"{SESSIONS}/redeem"
 SIGN_IN_START, SIGN_IN_CALLBACK = "/sign-in/start", "/sign-in/callback"
 DOWNLOADS = "/api/v1/downloads"  # with a token instead of a bearer
 IDENTITY = "/api/v1/identity"
-SIGN_INS_PER_MINUTE = 10
-_SIGN_IN_RATE = Rate.per_minute(SIGN_INS_PER_MINUTE)
 _SIGN_INS = frozenset({("POST", SESSIONS), ("POST", REDEEM), ("GET", SIGN_IN_START)})
 _OPEN = frozenset(
     {"/healthz", "/readyz", "/openapi.json", AGENT_CARD, REDEEM, SIGN_IN_START, SIGN_IN_CALLBACK, DOWNLOADS, IDENTITY}
@@ -68,10 +67,9 @@ class Access:
 
     Requests for files and pages of the `console` need no caller. `limits` counts the requests of each caller, and the
     sign-ins of each address, in all processes. Valid hosts are that of `public_url` and the names of this machine.
-    `/mcp` needs the scope `call`; REST operations check scopes themselves. The bearer is removed from the request. A
-    caller other than the operator can have `concurrent_requests` open requests, because each of them, above all an
-    event stream, occupies a connection. 401 responses refer clients to `metadata_url`, which names the issuer of tokens
-    (RFC 9728).
+    `/mcp` needs the scope `call`; REST operations check scopes themselves. The bearer is removed from the request. The
+    open requests of callers other than the operator are limited, because each of them, above all an event stream,
+    occupies a connection. 401 responses refer clients to `metadata_url`, which names the issuer of tokens (RFC 9728).
     """
 
     def __init__(
@@ -80,9 +78,7 @@ class Access:
         callers: Callers,
         *,
         public_url: str = "",
-        limits: LimitStore,
-        requests_per_minute: int,
-        concurrent_requests: int,
+        limits: CallerLimits,
         mcp: ASGIApp,
         console: ConsoleApp | None = None,
         metadata_url: str | None = None,
@@ -94,8 +90,6 @@ class Access:
         self._origin = _parse_origin(public_url)
         self._hosts = _LOOPBACK | frozenset(() if self._origin is None else {self._origin[1]})
         self._limits = limits
-        self._rate = Rate.per_minute(requests_per_minute)
-        self._most_open = concurrent_requests
         self._metadata = [] if metadata_url is None else [f'resource_metadata="{metadata_url}"']
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -117,12 +111,12 @@ class Access:
         if refused is not None:
             await refused(scope, receive, send_with_headers)
             return
-        caller: Caller | None = scope.get(CALLER)
+        open_requests: SharedSlots | None = scope.pop(_OPEN_REQUESTS, None)
         try:
             await self._app_for(scope)(scope, receive, send_with_headers)
         finally:
-            if caller is not None and caller.id != OPERATOR_ID:
-                self._limits.leave(_limit_name("open requests", caller.id))
+            if open_requests is not None:
+                open_requests.release()
 
     def _app_for(self, scope: Scope) -> ASGIApp:
         if scope["path"] == "/mcp":  # most requests: they skip the middleware and the routes of `app`
@@ -143,12 +137,12 @@ class Access:
             headers = self._read_headers(scope)
             path: str = scope["path"]
             if (scope["method"], path) in _SIGN_INS:
-                await self._count_sign_in(scope)
+                await self._limits.count_sign_in(_address_of(scope))
             is_console = self._console is not None and self._console.serves(scope)
             if path in _OPEN or path.startswith(_OPEN_BELOW) or is_console:
                 return None
             caller = await self._identify(scope, headers)
-            await self._check(caller, scope["method"], path)
+            scope[_OPEN_REQUESTS] = await self._check(caller, scope["method"], path)
         except Problem as problem:
             return problem.response()
         except ToolError as error:
@@ -195,31 +189,24 @@ class Access:
                 raise Problem(503, error.error_code, error.message, headers={"Retry-After": "5"}) from None
             raise self._unauthorized(error.message, 'error="invalid_token"') from None
 
-    async def _count_sign_in(self, scope: Scope) -> None:
-        wait_s = await self._limits.take(_limit_name("sign-ins", _address_of(scope)), _SIGN_IN_RATE)
-        if wait_s:
-            detail = f"an address can try to sign in {SIGN_INS_PER_MINUTE} times a minute"
-            raise Problem(429, "too_many_requests", detail, headers={"Retry-After": str(max(1, round(wait_s)))})
-
     def _unauthorized(self, detail: str, *parts: str) -> Problem:
         challenge = " ".join(["Bearer", ", ".join([*parts, *self._metadata])]).strip()
         return Problem(401, "invalid_token", detail, headers={"WWW-Authenticate": challenge})
 
-    async def _check(self, caller: Caller, method: str, path: str) -> None:
+    async def _check(self, caller: Caller, method: str, path: str) -> SharedSlots | None:
         """Count a request as open; raise Problem if its caller exceeds a limit or lacks the scope.
 
         The operator has no limits.
         """
         if caller.id == OPERATOR_ID:
-            return
-        wait_s = await self._limits.take(_limit_name("requests", caller.id), self._rate)
-        if wait_s:
-            after = {"Retry-After": str(max(1, round(wait_s)))}
-            raise Problem(429, "too_many_requests", "this caller sends too many requests", headers=after)
-        _check_scopes(caller, method, path)
-        if not await self._limits.enter(_limit_name("open requests", caller.id), self._most_open):
-            detail = f"this caller has {self._most_open} open requests, including event streams"
-            raise Problem(429, "too_many_requests", detail, headers={"Retry-After": "5"})
+            return None
+        open_requests = await self._limits.admit(caller.id)
+        try:
+            _check_scopes(caller, method, path)
+        except Problem:
+            open_requests.release()
+            raise
+        return open_requests
 
 
 class Callers:
@@ -345,11 +332,6 @@ def _address_of(scope: Scope) -> str:
         return ""
     address: str = client[0]
     return _THIS_MACHINE if address in _LOOPBACK or is_loopback(address) else address
-
-
-def _limit_name(kind: str, who: str) -> str:
-    """Return the name of a limit; the store contains neither callers nor addresses."""
-    return f"{kind} {hashlib.blake2b(who.encode(), digest_size=16).hexdigest()}"
 
 
 def insufficient_scope(*scopes: str) -> Problem:

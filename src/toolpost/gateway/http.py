@@ -18,6 +18,7 @@ from toolpost.contracts.principal import Principal
 from toolpost.gateway.a2a import a2a_routes
 from toolpost.gateway.access import METADATA, Access, Callers
 from toolpost.gateway.caller_keys import local_token
+from toolpost.gateway.caller_limits import CallerLimits
 from toolpost.gateway.issuer_sign_in import IssuerSignIn
 from toolpost.gateway.observation import observed
 from toolpost.gateway.problems import ProblemResponse, problem_of
@@ -96,9 +97,12 @@ def gateway_app(
         app,
         callers,
         public_url=public_url,
-        limits=box.store.limits,
-        requests_per_minute=box.settings.server.requests_per_minute,
-        concurrent_requests=box.settings.server.concurrent_requests,
+        limits=CallerLimits(
+            box.store.limits,
+            box.router.background,
+            requests_per_minute=box.settings.server.requests_per_minute,
+            concurrent_requests=box.settings.server.concurrent_requests,
+        ),
         mcp=mcp.serve_default,
         console=ConsoleApp(oauth_callback=not is_local),
         metadata_url=metadata_url,

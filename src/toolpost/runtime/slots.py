@@ -74,6 +74,13 @@ class SharedSlots:
                 self._line.serve(self)  # which ends if no other call waits
             raise
 
+    async def try_acquire(self) -> bool:
+        """Take a slot if one is free; return whether there was one."""
+        if self._idle:
+            self._idle -= 1
+            return True
+        return await self._take(waiting=0)
+
     def release(self) -> None:
         loop = asyncio.get_running_loop()
         if self._reusable_until[0] > loop.time():

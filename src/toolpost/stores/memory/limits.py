@@ -30,9 +30,9 @@ class MemoryLimits:
         self._breakers: dict[str, BreakerRecord] = {}
         self._gates: dict[str, float] = {}
 
-    async def take(self, bucket: str, rate: Rate, *, returned: float = 0.0) -> float:
+    async def take(self, bucket: str, rate: Rate, *, count: int = 1, returned: float = 0.0) -> float:
         now = self._now()
-        full_at = max(now, self._full_at.get(bucket, now) - returned * rate.interval_s) + rate.interval_s
+        full_at = max(now, self._full_at.get(bucket, now) - returned * rate.interval_s) + count * rate.interval_s
         wait_s = full_at - now - rate.burst * rate.interval_s
         if wait_s > _ROUNDING_S:
             return wait_s

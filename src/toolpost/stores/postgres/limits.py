@@ -87,14 +87,14 @@ class PostgresLimits:
         self._taken = 0
         self._reclaimed_at = float("-inf")
 
-    async def take(self, bucket: str, rate: Rate, *, returned: float = 0.0) -> float:
-        interval_s, burst_s = rate.interval_s, rate.burst * rate.interval_s
-        facts = {"name": bucket, "interval": interval_s, "burst": burst_s, "returned": returned * interval_s}
+    async def take(self, bucket: str, rate: Rate, *, count: int = 1, returned: float = 0.0) -> float:
+        taken_s, burst_s = count * rate.interval_s, rate.burst * rate.interval_s
+        facts = {"name": bucket, "interval": taken_s, "burst": burst_s, "returned": returned * rate.interval_s}
 
         def work(db: Connection) -> float:
             if db.execute(_TAKE, facts).rowcount:
                 return 0.0
-            row = db.execute(_WAIT_S, (interval_s, burst_s, bucket)).fetchone()
+            row = db.execute(_WAIT_S, (taken_s, burst_s, bucket)).fetchone()
             return 0.0 if row is None else max(1e-6, float(row[0]))
 
         wait_s = await self._worker.run(work)

@@ -95,16 +95,16 @@ class SQLiteLimits:
         self._unreturned = Counter[str]()
         self._returning: asyncio.TimerHandle | None = None
 
-    async def take(self, bucket: str, rate: Rate, *, returned: float = 0.0) -> float:
-        burst_s = rate.burst * rate.interval_s
+    async def take(self, bucket: str, rate: Rate, *, count: int = 1, returned: float = 0.0) -> float:
+        taken_s, burst_s = count * rate.interval_s, rate.burst * rate.interval_s
 
         def work(db: sqlite3.Connection) -> float:
             now = self._now()
-            facts = {"name": bucket, "now": now, "interval": rate.interval_s, "burst": burst_s}
+            facts = {"name": bucket, "now": now, "interval": taken_s, "burst": burst_s}
             if db.execute(_TAKE, {**facts, "returned": returned * rate.interval_s}).rowcount:
                 return 0.0
             row = db.execute(_FULL_AT, (bucket,)).fetchone()
-            return 0.0 if row is None else float(max(now, row[0]) + rate.interval_s - now - burst_s)
+            return 0.0 if row is None else float(max(now, row[0]) + taken_s - now - burst_s)
 
         wait_s = await self._write(work)
         self._taken += 1

@@ -39,6 +39,15 @@ class LimitTests(StoreFixtures):
         assert await store.limits.take("a", SLOW, returned=100) == 0.0  # never above the burst
         assert [bool(await store.limits.take("a", SLOW)) for _ in range(3)] == [False, False, True]
 
+    async def test_several_tokens_are_taken_together_or_not_at_all(self, store: Store) -> None:
+        limits = store.limits
+
+        assert await limits.take("a", SLOW, count=2) == 0.0
+        assert 3000 < await limits.take("a", SLOW, count=2) <= 3600
+        assert await limits.take("a", SLOW) == 0.0
+        assert await limits.take("a", SLOW, count=2, returned=2) == 0.0
+        assert await limits.take("a", SLOW) > 0
+
     async def test_a_slot_can_be_taken_again_after_it_was_returned(self, store: Store) -> None:
         limits = store.limits
         assert [await limits.enter("tool x", 2) for _ in range(3)] == [True, True, False]
