@@ -37,6 +37,7 @@ export const eventPagesQuery = (filters: EventFilters) =>
     queryFn: ({ pageParam, signal }) => listEvents(filters, PAGE, pageParam, signal),
     initialPageParam: undefined as number | undefined,
     getNextPageParam: (page) => page.next ?? undefined,
+    structuralSharing: false, // Pages do not change; comparing all of them for each new one takes long.
     placeholderData: keepPreviousData,
   });
 

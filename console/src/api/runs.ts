@@ -40,6 +40,7 @@ export const runPagesQuery = (filters: RunFilters) =>
     queryFn: ({ pageParam, signal }) => listRuns(filters, PAGE, pageParam, signal),
     initialPageParam: undefined as string | undefined,
     getNextPageParam: (page) => page.next ?? undefined,
+    structuralSharing: false, // Pages do not change; comparing all of them for each new one takes long.
     placeholderData: keepPreviousData,
   });
 

@@ -47,6 +47,7 @@ export const toolListQuery = (filters: ToolFilters) =>
     },
     initialPageParam: undefined as string | undefined,
     getNextPageParam: (page) => page.next ?? undefined,
+    structuralSharing: false, // Pages do not change; comparing all of them for each new one takes long.
     placeholderData: keepPreviousData,
   });
 

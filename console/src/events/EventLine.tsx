@@ -32,17 +32,17 @@ function Subject({ event }: { event: Event }) {
   if (by && tool) {
     return (
       <>
-        <ToolName name={tool} /> <Foreign text={shortUser(by)} className="medium" />
+        <ToolName name={tool} /> <Foreign text={shortUser(by)} cutOnly className="medium" />
       </>
     );
   }
   if (tool) return <ToolName name={tool} />;
-  return <Foreign text={source || textOf(event, 'name') || shortUser(event.user)} className="medium" />;
+  return <Foreign text={source || textOf(event, 'name') || shortUser(event.user)} cutOnly className="medium" />;
 }
 
 function Detail({ event }: { event: Event }) {
   const took = numberOf(event, 'duration_ms');
   if (event.type === 'TOOL_CALL_COMPLETED' && took !== undefined) return <span className="soft">{formatDuration(took)}</span>;
   const text = textOf(event, 'error_code') || (event.type === 'SUBAGENT_ACTION' ? textOf(event, 'text') : '');
-  return text ? <Foreign text={text} className="soft" /> : null;
+  return text ? <Foreign text={text} cutOnly className="soft" /> : null;
 }

@@ -46,9 +46,10 @@ export function Tabs<Value extends string>({ value, onChange, className, childre
   );
 }
 
-export function TabPanel({ value, className, children }: { value: string; className?: string; children: ReactNode }) {
+/** With `scrolls`, the panel itself scrolls, so that the keyboard has to reach it. */
+export function TabPanel({ value, className, scrolls, children }: { value: string; className?: string; scrolls?: boolean; children: ReactNode }) {
   return (
-    <Base.Panel value={value} className={className} tabIndex={-1}>
+    <Base.Panel value={value} className={className} tabIndex={scrolls ? 0 : -1}>
       {children}
     </Base.Panel>
   );

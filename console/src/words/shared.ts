@@ -129,6 +129,7 @@ export const words = {
   // ---------------------------------------------------------------- cards
   cards: {
     ...cardWords.cards,
+    aboutCall: 'About this call',
     wantsToCall: 'wants to call',
     asksYou: 'asks a question',
     outcomeUnknown: 'may or may not have run',

@@ -39,7 +39,7 @@ import { callsBefore, type CallStep } from './steps';
 /** Beside the preview: why one is asked, what the tool is, who can answer, and what came before. */
 export function Rail({ card, children }: { card: Card; children: ReactNode }) {
   return (
-    <aside className={styles.rail}>
+    <aside className={styles.rail} tabIndex={0} aria-label={words.cards.aboutCall}>
       <Why card={card} />
       <What card={card} />
       <WhoMayAnswer card={card} />

@@ -37,11 +37,11 @@ export function AuditRow({ event, isOpen, onToggle, onFilter }: AuditRowProps) {
           {event.type}
         </span>
         <span className={classes('cut', styles.what)}>
-          {tool ? <ToolName name={tool} /> : <Foreign text={textOf(event, 'source')} className="medium" />}{' '}
-          <Foreign text={detailOf(event)} className="soft" />
+          {tool ? <ToolName name={tool} /> : <Foreign text={textOf(event, 'source')} cutOnly className="medium" />}{' '}
+          <Foreign text={detailOf(event)} cutOnly className="soft" />
         </span>
         <span className={classes('cut soft', styles.user)}>
-          <Foreign text={event.user} limit={60} />
+          <Foreign text={event.user} limit={60} cutOnly />
         </span>
       </button>
       {isOpen && <OpenEvent event={event} onFilter={onFilter} />}

@@ -47,7 +47,7 @@ function RunLine({ run }: { run: Run }) {
     <Link to="/runs/$id" params={{ id: run.run_id }} className={styles.line}>
       <Dot tone={retried ? 'wait' : 'run'} />
       <span className="cut">
-        <ToolName name={run.tool_name} /> {text && <Foreign text={text} className="soft" />}
+        <ToolName name={run.tool_name} /> {text && <Foreign text={text} cutOnly className="soft" />}
       </span>
       <span className="end row">
         {fraction !== undefined && (

@@ -88,7 +88,7 @@ function EventRow({ event, begin, on, open, onToggle }: EventRowProps) {
         <span className={styles.time}>+{offset(event.at - begin)}</span>
         <span className={classes(styles.type, `${tone}-ink`)}>{event.type}</span>
         <span className={classes('cut', styles.summary)}>
-          <Foreign text={summaryOf(event)} />
+          <Foreign text={summaryOf(event)} cutOnly />
         </span>
         <span className={styles.hash}>{event.hash.slice(0, 6)}</span>
       </button>

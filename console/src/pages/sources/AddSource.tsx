@@ -9,6 +9,7 @@ import { CopyBlock } from '../../ui/Copy';
 import { Drawer } from '../../ui/Drawer';
 import { Field, Input, TextArea } from '../../ui/Field';
 import { Foreign } from '../../ui/Foreign';
+import { visible } from '../../ui/foreign-text';
 import { DoneIcon, UnknownIcon } from '../../ui/icons';
 import { Failure } from '../../ui/States';
 import { Segmented } from '../../ui/Tabs';
@@ -227,11 +228,11 @@ function Tools({ tried }: { tried: TriedSource }) {
               <span className="grow">
                 <ToolName name={tool.name} />
               </span>
-              <Chip tone={effect.tone} title={tool.claims}>
+              <Chip tone={effect.tone} title={visible(tool.claims)}>
                 {effect.word}
                 {tool.said_by === 'source' && ` (${sourceWords.claims})`}
               </Chip>
-              <span className="soft" title={tool.verdict.reason}>
+              <span className="soft" title={visible(tool.verdict.reason)}>
                 {verdict.word}
               </span>
             </li>

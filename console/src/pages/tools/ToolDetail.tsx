@@ -56,13 +56,13 @@ export function ToolDetail({ name, tab }: { name: string; tab: string }) {
             <TabPanel value="try" className={styles.panel}>
               <TryIt tool={tool} />
             </TabPanel>
-            <TabPanel value="schema" className={styles.panel}>
+            <TabPanel value="schema" className={styles.panel} scrolls>
               <SchemaTab tool={tool} />
             </TabPanel>
-            <TabPanel value="safety" className={styles.panel}>
+            <TabPanel value="safety" className={styles.panel} scrolls>
               <SafetyTab tool={tool} />
             </TabPanel>
-            <TabPanel value="calls" className={styles.panel}>
+            <TabPanel value="calls" className={styles.panel} scrolls>
               <CallsTab tool={tool} />
             </TabPanel>
           </>

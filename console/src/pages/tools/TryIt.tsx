@@ -85,7 +85,7 @@ export function TryIt({ tool }: { tool: Tool }) {
           <Button look="primary" size="l" icon={TryIcon} hint={armed ? undefined : `${MODIFIER}↵`} className={classes(armed && styles.armed)} disabled={!canCall || running} onClick={press}>
             {running ? toolWords.calling : armed ? toolWords.callForReal(tool.name) : toolWords.call}
           </Button>
-          <span className={classes('grow', styles.verdict)}>{showAll && issues.length > 0 ? toolWords.issues : verdict}</span>
+          <span className={classes('grow', styles.verdict)}>{showAll && issues.length > 0 ? toolWords.issues : <Foreign text={verdict} />}</span>
           {example !== undefined && <Button onClick={() => change(fromPlain(example))}>{schemaWords.example}</Button>}
           <Segmented
             label={toolWords.arguments}

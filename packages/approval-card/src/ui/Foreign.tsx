@@ -17,6 +17,8 @@ interface ForeignProps {
   /** Keep line breaks; otherwise the text is one line. */
   block?: boolean;
   limit?: number;
+  /** Cut without a button that shows the rest, inside of a button or a link. */
+  cutOnly?: boolean;
   className?: string;
 }
 
@@ -24,7 +26,7 @@ interface ForeignProps {
  * Text that a tool, a server or an agent wrote. Shown as text only, with hidden characters by their number, isolated from
  * the direction of what surrounds it, and cut with a way to see the rest.
  */
-export function Foreign({ text, block, limit = block ? LIMIT.block : LIMIT.line, className }: ForeignProps) {
+export function Foreign({ text, block, limit = block ? LIMIT.block : LIMIT.line, cutOnly, className }: ForeignProps) {
   const showWhole = useContext(WholeText);
   const [presses, setPresses] = useState(0);
   const { shown, leftOut } = cut(text, limit + (showWhole ? 0 : presses * STEP));
@@ -33,10 +35,12 @@ export function Foreign({ text, block, limit = block ? LIMIT.block : LIMIT.line,
       <Pieces text={block ? shown : shown.replace(/[\r\n\t]+/g, ' ')} />
       {leftOut > 0 && (
         <>
-          {'… '}
-          <button type="button" className={styles.more} onClick={() => setPresses(presses + 1)}>
-            {words.bytesMore(formatBytes(leftOut))}
-          </button>
+          {cutOnly ? '…' : '… '}
+          {!cutOnly && (
+            <button type="button" className={styles.more} onClick={() => setPresses(presses + 1)}>
+              {words.bytesMore(formatBytes(leftOut))}
+            </button>
+          )}
         </>
       )}
       {showWhole && presses > 0 && <Suspense>{showWhole(text, () => setPresses(0))}</Suspense>}
