@@ -1,7 +1,7 @@
 """Take the pictures of the web console for docs/console.md: `python -m tools.console_pictures [PAGE]`.
 
-The browser tests of the pages take them, of a real gateway. Those that the documentation shows are reduced to 256
-colors, which makes them a third as large, and kept in docs/images/console.
+The browser tests of the pages take them, of a real gateway. Those that the documentation shows are reduced to 64
+colors, which makes them a quarter as large, and kept in docs/images/console.
 """
 
 import os
@@ -17,8 +17,11 @@ import numpy.typing as npt
 
 FOLDER = Path(__file__).parent.parent / "docs/images/console"
 TESTS = "tests/browser/console/trial_pages.py"
-KEPT = {"now", "approvals", "run", "tool", "insight", "audit", "policy", "sign-in"}
-MOST_COLORS = 256
+KEPT = {
+    *("now", "approvals", "runs", "run", "tool", "tool-safety", "sources", "source", "source-add", "accounts"),
+    *("insight", "audit", "settings", "keys", "policy", "sign-in"),
+}
+MOST_COLORS = 64
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _RGB, _PALETTE, _RGBA = 2, 3, 6
 

@@ -13,7 +13,7 @@ from toolpost import tool
 from toolpost.schema.json_values import is_array, is_object
 
 # Of a lock, of an issuer, and of a configuration file.
-JSON_ANSWERS_NOT_TRIED = {"accept_definition", "start_sign_in", "finish_sign_in", "change_source"}
+JSON_ANSWERS_NOT_TRIED = {"accept_definition", "start_sign_in", "finish_sign_in", "change_source", "open_app"}
 SOURCE = {"name": "more", "transport": "python", "connection": "tests.gateway.serving"}
 
 

@@ -4,6 +4,7 @@
  * Each part is a file, so that a page loads only its own.
  */
 
+export { appWords } from './apps';
 export { auditWords } from './audit';
 export { schemaWords } from './forms';
 export { insightWords } from './insight';

@@ -41,10 +41,22 @@ SESSIONS = "/api/v1/sessions"
 REDEEM = f"{SESSIONS}/redeem"
 SIGN_IN_START, SIGN_IN_CALLBACK = "/sign-in/start", "/sign-in/callback"
 DOWNLOADS = "/api/v1/downloads"  # with a token instead of a bearer
+APPS = "/api/v1/apps"
 IDENTITY = "/api/v1/identity"
 _SIGN_INS = frozenset({("POST", SESSIONS), ("POST", REDEEM), ("GET", SIGN_IN_START)})
 _OPEN = frozenset(
-    {"/healthz", "/readyz", "/openapi.json", AGENT_CARD, REDEEM, SIGN_IN_START, SIGN_IN_CALLBACK, DOWNLOADS, IDENTITY}
+    {
+        "/healthz",
+        "/readyz",
+        "/openapi.json",
+        AGENT_CARD,
+        REDEEM,
+        SIGN_IN_START,
+        SIGN_IN_CALLBACK,
+        DOWNLOADS,
+        APPS,
+        IDENTITY,
+    }
 )
 _OF_AGENTS = ("/mcp/", "/a2a")
 _OPEN_BELOW = (METADATA, "/oauth/")

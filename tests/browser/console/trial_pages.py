@@ -34,11 +34,12 @@ PAGES = {
     "runs": "/runs",
     "run": "/runs/{run_id}",
     "tools": "/tools",
+    "approvals-change": "/approvals/{change_id}",
     "tool": "/tools/shop.order",
     "tool-schema": "/tools/shop.order?tab=schema",
     "tool-safety": "/tools/bank.transfer?tab=safety",
     "sources": "/sources",
-    "source": "/sources/catalog",
+    "source": "/sources/billing",
     "source-add": "/sources/add",
     "accounts": "/accounts",
     "insight": "/insight",
@@ -72,8 +73,8 @@ async def test_a_page_is_clean(
     busy: Busy, guest: Guest, signed_in: Any, name: str, device: str, tmp_path: Path
 ) -> None:
     ann: ConsoleVisitor = await guest(busy.desk.url, storage_state=signed_in, **DEVICES[device])
-    tab = await ann.opens(PAGES[name].format(pending_id=busy.pending_id, run_id=busy.run_id))
-    await expect(live(tab)).to_be_visible()
+    tab = await ann.opens(PAGES[name].format(pending_id=busy.pending_id, change_id=busy.change_id, run_id=busy.run_id))
+    await expect(live(tab).or_(tab.get_by_role("dialog"))).to_be_visible()
     await ann.settles(tab)
     found = [*await axe(tab), *await overflowing(tab)]
     await _take(tab, picture(f"console/{name}-{device}.png", tmp_path))

@@ -1,45 +1,14 @@
-"""What concerns every page: a newer console on the gateway, files that are gone, and keys beside a toast."""
-
-import json
+"""What concerns every page: files that are gone, and keys beside a toast."""
 
 import pytest
-from playwright.async_api import Route, expect
+from playwright.async_api import expect
 
-from tests.browser.console.conftest import Guest
 from tests.browser.console.desk import Desk
-from tests.browser.console.relay import relayed
-from tests.browser.console.visitor import ConsoleVisitor, answer, live, menu
+from tests.browser.console.visitor import ConsoleVisitor, answer, menu
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.programs, pytest.mark.slow]
 
 NEWER = "A newer version of the console is available."
-
-
-async def other_build(route: Route) -> None:
-    """Answer who is signed in as a gateway with another console would."""
-    response = await route.fetch()
-    me = await response.json()
-    me["server"]["build"] = "another"
-    await route.fulfill(response=response, body=json.dumps(me))
-
-
-async def test_a_page_says_that_the_gateway_that_came_back_has_a_newer_console(desk: Desk, guest: Guest) -> None:
-    async with relayed(desk.url) as relay:
-        ann: ConsoleVisitor = await guest(relay.url)
-        ann.expects_outage = True
-        tab = await ann.signs_in((await desk.ticket()).replace(desk.url, relay.url))
-        await ann.settles(tab)
-        relay.cut()
-        await expect(tab.get_by_text("Reconnecting in")).to_be_visible()
-        await ann.context.route("**/api/v1/me", other_build)
-        relay.mend()
-        await expect(live(tab)).to_be_visible()
-        await expect(tab.get_by_text(NEWER)).to_be_visible()
-        await ann.context.unroute("**/api/v1/me")
-        await tab.get_by_role("button", name="Reload").click()
-
-        await expect(live(tab)).to_be_visible()
-        await expect(tab.get_by_text(NEWER)).to_have_count(0)
 
 
 async def test_a_page_whose_files_are_gone_offers_to_reload(desk: Desk, ann: ConsoleVisitor) -> None:

@@ -71,7 +71,7 @@ function LastLines({ name }: { name: string }) {
   const lines = stderr.length > 0 && stderr[0] !== '' ? stderr : events;
   if (lines.length === 0) return null;
   return (
-    <pre className={styles.lines}>
+    <pre className={styles.lines} tabIndex={0} role="region" aria-label={sourceWords.log}>
       <Foreign text={lines.join('\n')} block />
     </pre>
   );

@@ -180,14 +180,14 @@ function Log({ name }: { name: string }) {
       <h2>{sourceWords.log}</h2>
       {lines.length === 0 && !log.data?.stderr && <p className="soft">{sourceWords.noLog}</p>}
       {lines.length > 0 && (
-        <pre className={styles.lines}>
+        <pre className={styles.lines} tabIndex={0} role="region" aria-label={sourceWords.log}>
           <Foreign text={lines.map((line) => `${formatClockSeconds(line.at)}  ${line.text}`).join('\n')} block />
         </pre>
       )}
       {log.data?.stderr && (
         <>
           <h3>{sourceWords.stderr}</h3>
-          <pre className={styles.lines}>
+          <pre className={styles.lines} tabIndex={0} role="region" aria-label={sourceWords.stderr}>
             <Foreign text={log.data.stderr} block limit={20_000} />
           </pre>
         </>

@@ -1,5 +1,5 @@
 import { useQuery } from '@tanstack/react-query';
-import { useMemo, useState } from 'react';
+import { lazy, Suspense, useMemo, useState } from 'react';
 
 import { explainQuery } from '../../api/tools';
 import { useMe } from '../../api/session';
@@ -23,6 +23,8 @@ import { keepDraft, readDraft } from './drafts';
 import { Elsewhere } from './Elsewhere';
 import styles from './TryIt.module.css';
 import { useCall } from './use-call';
+
+const AppFrame = lazy(() => import('../../views/AppFrame'));
 
 const NO_ISSUES: readonly never[] = [];
 
@@ -100,6 +102,11 @@ export function TryIt({ tool }: { tool: Tool }) {
       </div>
       <aside className={styles.right} aria-label={toolWords.result}>
         <CallResult call={call} tool={tool.name} onRenew={renew} />
+        {tool.app != null && canCall && (
+          <Suspense>
+            <AppFrame tool={tool} argumentsText={text} outcome={call.state === 'ended' ? call.outcome : undefined} />
+          </Suspense>
+        )}
         <Elsewhere call={{ tool: tool.name, arguments: value, schema, url: me.server.public_url }} />
       </aside>
     </div>

@@ -15,7 +15,7 @@ from toolpost.contracts.errors import ToolError
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import Question
 from toolpost.contracts.storage import ARTIFACTS
-from toolpost.gateway.mcp.names import UI_SCHEME, Origin
+from toolpost.gateway.mcp.names import FLAT_PAGE, UI_SCHEME, Origin
 from toolpost.gateway.mcp.results import resource_contents, whole_content
 from toolpost.schema.json_values import is_object
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 Raw: TypeAlias = "dict[str, Any]"
 _READ, _GET = "resources_read", "prompts_get"
-_FLAT_PAGE = "ui/resourceUri"  # the older key, before the `ui` object
 
 
 class Contents:
@@ -177,10 +176,10 @@ class Contents:
         """Return a tool or result with the URIs of MCP App pages in its `_meta` as clients see them."""
         meta: Any = item.get("_meta")
         ui: Any = meta.get("ui") if meta else None
-        if not is_object(ui) and not (meta and _FLAT_PAGE in meta):
+        if not is_object(ui) and not (meta and FLAT_PAGE in meta):
             return item
         shown = {**meta, "ui": self._with_page(ui, "resourceUri", source)} if is_object(ui) else meta
-        return {**item, "_meta": self._with_page(shown, _FLAT_PAGE, source)}
+        return {**item, "_meta": self._with_page(shown, FLAT_PAGE, source)}
 
     def _with_page(self, members: Raw, key: str, source: str) -> Raw:
         """Return members with the URI of a page as clients see it, or without it if they cannot read the page."""

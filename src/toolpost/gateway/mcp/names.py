@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _SCHEME = "toolpost://"
 UI_SCHEME = "ui://"  # the only scheme that hosts of MCP Apps load
+FLAT_PAGE = "ui/resourceUri"  # the older key of a page in `_meta`, before the `ui` object
 _BETWEEN = "__"
 
 

@@ -235,6 +235,7 @@ COMPONENTS: dict[str, Any] = {
             "outputs": {"enum": list(get_args(OutputCheck))},
             "validate_inputs": {"enum": list(get_args(InputValidation))},
             "model_name": {**TEXT, "description": "The name that models use"},
+            "app": {**MAYBE_TEXT, "description": "The `ui://` page of an MCP App that it names"},
         },
         {
             "pinned_hash": {**MAYBE_TEXT, "description": "Hash of the accepted definition"},
@@ -830,6 +831,9 @@ COMPONENTS: dict[str, Any] = {
     ),
     "DownloadLink": record(
         {"url": {"type": "string", "description": "Downloads the artifact once, without a bearer"}, "expires_at": _TIME}
+    ),
+    "AppLink": record(
+        {"url": {"type": "string", "description": "Opens the page once, without a bearer"}, "expires_at": _TIME}
     ),
     "Stats": record(
         {

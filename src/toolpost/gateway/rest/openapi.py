@@ -13,6 +13,7 @@ from toolpost import __version__
 from toolpost.gateway.rest import (
     about,
     accounts,
+    apps,
     artifacts,
     audit,
     calls,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
 OPERATIONS: tuple[Operation, ...] = (
     *tools.OPERATIONS,
+    *apps.OPERATIONS,
     *calls.OPERATIONS,
     *runs.OPERATIONS,
     *pending.OPERATIONS,

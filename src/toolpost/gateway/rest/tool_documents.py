@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from toolpost.catalog.specs import Claims, effects_from_claims, read_claims
 from toolpost.gateway.mcp.definitions import tool_definition
+from toolpost.gateway.mcp.names import FLAT_PAGE, UI_SCHEME
 from toolpost.policy.call_summary import target_summary
+from toolpost.schema.json_values import is_object
 from toolpost.sources.openapi.model_view import estimate_tokens
 from toolpost.toolbox.source_tools import bare_name
 
 if TYPE_CHECKING:
     from toolpost.catalog.entry import Entry
     from toolpost.catalog.lock import Hold
+    from toolpost.contracts.spec import ToolSpec
     from toolpost.policy.rules import Action, Verdict
     from toolpost.toolbox.box import Toolbox
 
@@ -79,6 +82,7 @@ class ToolDocuments:
             "outputs": entry.output_check,
             "validate_inputs": spec.validate_inputs,
             "model_name": self._box.registry.model_name(spec.name),
+            "app": app_of(spec),
         }
 
     def details(self, entry: Entry) -> dict[str, Any]:
@@ -157,3 +161,14 @@ def said_by(entry: Entry) -> SaidBy:
 
 def _shortened(text: str) -> str:
     return text if len(text) <= _LONGEST_DESCRIPTION else f"{text[: _LONGEST_DESCRIPTION - 1]}…"
+
+
+def app_of(spec: ToolSpec) -> str | None:
+    """Return the URI of the page that a tool names, or None."""
+    meta: Any = spec.extra.get("meta")
+    if not is_object(meta):
+        return None
+    ui: Any = meta.get("ui")
+    uri: Any = ui.get("resourceUri") if is_object(ui) else None
+    uri = uri or meta.get(FLAT_PAGE)
+    return uri if isinstance(uri, str) and uri.startswith(UI_SCHEME) else None
