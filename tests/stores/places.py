@@ -7,7 +7,7 @@ from typing import Any
 
 from toolpost import Paused, Settings, Toolbox, tool
 from toolpost.stores.backups import back_up, restore
-from toolpost.stores.moves import Place
+from toolpost.stores.moves import ConfiguredDatabase
 from toolpost.stores.transfer import COPIED, LogState, find_portable
 from toolpost.testing.stores.samples import ANN, artifact, token_key
 from toolpost.toolbox.wiring import store_options
@@ -47,7 +47,7 @@ class Kept:
         self.settings = Settings(data_dir=folder, database=database)
         self.folder = folder
         self.options = store_options(self.settings)
-        self.place = Place(find_portable(self.options), self.options)
+        self.place = ConfiguredDatabase(find_portable(self.options), self.options)
 
     def open(self) -> Toolbox:
         return Toolbox(tools=[pay, transfer, note], settings=self.settings)

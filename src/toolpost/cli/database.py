@@ -17,7 +17,7 @@ from toolpost.cli.runner import FAILED, run_command
 from toolpost.contracts.errors import ConfigError
 
 if TYPE_CHECKING:
-    from toolpost.stores.moves import Place
+    from toolpost.stores.moves import ConfiguredDatabase
     from toolpost.stores.registry import StoreCheck, StoreOptions
 
 app = Commands(help="Migrate, check, back up, restore and move the database.", no_args_is_help=True)
@@ -206,11 +206,11 @@ def _options(common: CommonOptions) -> StoreOptions:
     return store_options(load_settings(common.config).settings)
 
 
-def _place(options: StoreOptions) -> Place:
-    from toolpost.stores.moves import Place
+def _place(options: StoreOptions) -> ConfiguredDatabase:
+    from toolpost.stores.moves import ConfiguredDatabase
     from toolpost.stores.transfer import find_portable
 
-    return Place(find_portable(options), options)
+    return ConfiguredDatabase(find_portable(options), options)
 
 
 def _address(to: str) -> str:

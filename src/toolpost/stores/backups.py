@@ -34,7 +34,7 @@ class Backup(NamedTuple):
     missing: list[str]
 
 
-class Restored(NamedTuple):
+class RestoredBackup(NamedTuple):
     """The result of a restore."""
 
     manifest: Manifest
@@ -63,7 +63,7 @@ def back_up(backend: PortableBackend, options: StoreOptions, target: Path) -> Ba
     return Backup(path, manifest, len(lost) - len(missing), missing)
 
 
-def restore(backend: PortableBackend, options: StoreOptions, source: Path) -> Restored:
+def restore(backend: PortableBackend, options: StoreOptions, source: Path) -> RestoredBackup:
     """Fill an empty database from an archive.
 
     Positions of events begin above all that were assigned since the backup. Calls that were open become unknown.
@@ -81,10 +81,10 @@ def restore(backend: PortableBackend, options: StoreOptions, source: Path) -> Re
                     raise StoreError(f"backup {str(source)!r}: rows of {table} are missing; nothing was restored")
             interrupted = interrupt_open_calls(store.statements, RowCipher(cipher), key, at=now)
             _restore_contents(archive, options, cipher)
-    return Restored(manifest, interrupted.calls, interrupted.sessions, position)
+    return RestoredBackup(manifest, interrupted.calls, interrupted.sessions, position)
 
 
-async def announce_restore(backend: PortableBackend, options: StoreOptions, done: Restored) -> list[str]:
+async def announce_restore(backend: PortableBackend, options: StoreOptions, done: RestoredBackup) -> list[str]:
     """Emit an event for followers of the log; return the signs of tampering in the restored rows."""
     store = await backend.open(options)
     try:

@@ -17,7 +17,7 @@ from toolpost.stores.transfer import (
 )
 
 
-class Place(NamedTuple):
+class ConfiguredDatabase(NamedTuple):
     """A database with its backend."""
 
     backend: PortableBackend
@@ -44,7 +44,7 @@ class Moved(NamedTuple):
     resumed: bool
 
 
-async def move(source: Place, target: Place) -> Moved:
+async def move(source: ConfiguredDatabase, target: ConfiguredDatabase) -> Moved:
     """Copy all rows, verify the copy, and refuse all further use of the source.
 
     The source is locked until the end. If a step fails, the copy is deleted and the source stays in use. A move that
@@ -69,7 +69,7 @@ async def move(source: Place, target: Place) -> Moved:
     return Moved(rows, problems, resumed)
 
 
-def _copy(snapshot: LockedSnapshot, target: Place) -> tuple[dict[str, int], bool]:
+def _copy(snapshot: LockedSnapshot, target: ConfiguredDatabase) -> tuple[dict[str, int], bool]:
     """Copy all rows; return their numbers, and whether an interrupted move had copied them."""
     expected = count_rows(snapshot)
     try:

@@ -32,7 +32,7 @@ from toolpost.stores.postgres.event_appender import HEAD_COLUMNS
 from toolpost.stores.postgres.shared_statements import PostgresDatabase
 from toolpost.stores.run_details import describe_run, read_facts
 from toolpost.stores.run_heads import FINISHED, RunHead, find_open_calls
-from toolpost.stores.sql.database import Database
+from toolpost.stores.sql.database import SQLConnection
 from toolpost.stores.sql.verification import verify_log, verify_run
 from toolpost.stores.topics import EVENTS, run_topic
 
@@ -252,7 +252,7 @@ class PostgresEventLog:
         return await self._shared.reader.query(work)
 
 
-def read_next_segments(db: Database, after: int, limit: int) -> list[tuple[Any, ...]]:
+def read_next_segments(db: SQLConnection, after: int, limit: int) -> list[tuple[Any, ...]]:
     """Return the position, the tenant, user and tool, and the events of the next segments."""
     return db.execute(_NEXT, {"after": after, "limit": limit}).fetchall()
 

@@ -14,7 +14,7 @@ from toolpost.stores.encryption import RowCipher
 from toolpost.stores.postgres.context import PostgresContext
 from toolpost.stores.postgres.database import Connection, Cursor, constant
 from toolpost.stores.run_chains import RunName
-from toolpost.stores.sql.database import NO_VALUES, Database
+from toolpost.stores.sql.database import NO_VALUES, SQLConnection
 
 T = TypeVar("T")
 _NAME = re.compile(r"(?<!:):(\w+)")  # not that of a cast
@@ -81,11 +81,11 @@ class SharedPostgres:
     def owner_id(self) -> str:
         return self._context.owner_id
 
-    async def read(self, work: Callable[[Database], T]) -> T:
+    async def read(self, work: Callable[[SQLConnection], T]) -> T:
         """Run queries on a reader."""
         return await self._context.reader.query(lambda db: work(PostgresDatabase(db, self._context)))
 
-    async def write(self, work: Callable[[Database], T]) -> T:
+    async def write(self, work: Callable[[SQLConnection], T]) -> T:
         """Run a function in the next transaction of the writer."""
         return await self._context.writer.submit(lambda db: work(PostgresDatabase(db, self._context)))
 

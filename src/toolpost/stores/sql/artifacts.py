@@ -13,7 +13,7 @@ from toolpost.contracts.ids import IdMaker
 from toolpost.contracts.storage import ArtifactRef
 from toolpost.stores.artifact_contents import REF_COLUMNS, REF_NAMES, ref_of
 from toolpost.stores.content_files import ContentFiles
-from toolpost.stores.sql.database import Database, SharedDatabase, where
+from toolpost.stores.sql.database import SharedDatabase, SQLConnection, where
 
 Refs: TypeAlias = list[ArtifactRef]  # The store's own `list` hides the builtin one.
 _INSERT = f"INSERT INTO artifacts ({REF_COLUMNS}) VALUES ({', '.join(f':{name}' for name in REF_NAMES)})"  # noqa: S608 - constants, here and below
@@ -80,7 +80,7 @@ class SQLArtifactStore:
         values = {"tenant": tenant, "user": user, "run_id": run_id, "before": before, "limit": max(0, limit)}
         return await self._shared.read(lambda db: [ref_of(row) for row in db.execute(sql, values)])
 
-    def _insert(self, db: Database, *, ref: ArtifactRef) -> bool:
+    def _insert(self, db: SQLConnection, *, ref: ArtifactRef) -> bool:
         """Add the row of an artifact; return False if its content is missing."""
         lock_content(db, ref.sha256)
         if not self._files.holds(ref.sha256, ref.size):
@@ -89,16 +89,16 @@ class SQLArtifactStore:
         return True
 
 
-def delete_unnamed(db: Database, files: ContentFiles, names: list[str]) -> int:
+def delete_unnamed(db: SQLConnection, files: ContentFiles, names: list[str]) -> int:
     """Delete the contents that no artifact has; return their number."""
     return sum(_delete_unnamed(db, files, name) for name in names)
 
 
-def lock_content(db: Database, sha256: str) -> None:
+def lock_content(db: SQLConnection, sha256: str) -> None:
     """Lock a content, so that it is not deleted while an artifact of it is added."""
     db.lock(f"content {sha256}")
 
 
-def _delete_unnamed(db: Database, files: ContentFiles, name: str) -> bool:
+def _delete_unnamed(db: SQLConnection, files: ContentFiles, name: str) -> bool:
     lock_content(db, name)
     return not db.execute(_NAMED, {"sha256": name}).fetchone() and files.delete(name)

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from toolpost.contracts.callers import CallerKey
 from toolpost.stores.caller_key_rows import COLUMNS, key_from_row, key_to_row
-from toolpost.stores.sql.database import Database, SharedDatabase, where
+from toolpost.stores.sql.database import SharedDatabase, SQLConnection, where
 
 Keys: TypeAlias = list[CallerKey]  # The stores' own `list` hides the builtin one.
 
@@ -26,7 +26,7 @@ class SQLCallerKeys:
     async def add(self, key: CallerKey) -> None:
         values = dict(zip(_NAMES, key_to_row(self._shared.key, key), strict=True))
 
-        def work(db: Database) -> None:
+        def work(db: SQLConnection) -> None:
             db.execute(_INSERT, values)
 
         await self._shared.write(work)

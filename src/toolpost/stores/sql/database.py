@@ -38,7 +38,7 @@ class Statements(Protocol):
         ...
 
 
-class Database(Statements, Protocol):
+class SQLConnection(Statements, Protocol):
     """A connection in a transaction of the writer, or for queries.
 
     Records that a process works on name it as their owner. On one machine an owner holds a file lock: the kernel
@@ -91,11 +91,11 @@ class SharedDatabase(Protocol):
     @property
     def owner_id(self) -> str: ...
 
-    async def read(self, work: Callable[[Database], T]) -> T:
+    async def read(self, work: Callable[[SQLConnection], T]) -> T:
         """Run queries."""
         ...
 
-    async def write(self, work: Callable[[Database], T]) -> T:
+    async def write(self, work: Callable[[SQLConnection], T]) -> T:
         """Run a function in a transaction; return its result once it is durable."""
         ...
 

@@ -12,7 +12,7 @@ from toolpost.stores.chain import Segment
 from toolpost.stores.pending_rows import STATUS_COLUMNS, status_mac
 from toolpost.stores.retention_rules import FORGOTTEN_USER
 from toolpost.stores.run_heads import chain_start
-from toolpost.stores.sql.database import Database, SharedDatabase
+from toolpost.stores.sql.database import SharedDatabase, SQLConnection
 from toolpost.stores.sql.metrics import forget_metrics
 from toolpost.stores.sql.pruning import Pruner
 
@@ -95,7 +95,7 @@ class Forgetter:
         await asyncio.to_thread(self._finish)
         return {**counts, **calls, "files": files, "events": events, "runs": runs}
 
-    def _forget(self, db: Database, *, principal: Principal) -> tuple[dict[str, int], list[str]]:
+    def _forget(self, db: SQLConnection, *, principal: Principal) -> tuple[dict[str, int], list[str]]:
         db.save_heads()  # A run that began in this transaction may have artifacts.
         person = _person_values(principal)
         contents = [sha256 for (sha256,) in db.execute(_CONTENTS, person)]
@@ -104,7 +104,7 @@ class Forgetter:
             return {kind: db.execute(sql, person).rowcount for kind, sql in _DELETE.items()}, contents
 
     def _forget_events(
-        self, db: Database, *, principal: Principal, after: int
+        self, db: SQLConnection, *, principal: Principal, after: int
     ) -> tuple[int, int, int, dict[str, int] | None]:
         """Remove the facts of the next events, and the name from runs that begin with them.
 
@@ -124,7 +124,7 @@ class Forgetter:
             return forgotten, len(began), segments[-1].last_id, None
         return forgotten, len(began), 0, self._forget_calls(db, principal)
 
-    def _forget_segment(self, db: Database, segment: Segment, principal: Principal) -> int:
+    def _forget_segment(self, db: SQLConnection, segment: Segment, principal: Principal) -> int:
         """Erase the facts about a user from a segment; return the number of events that lost facts."""
         values = {"seq": segment.seq, "run_id": segment.run_id, "tenant": segment.tenant}
         nr, previous, tool_name = db.execute(_BEFORE, values).fetchone()
@@ -134,7 +134,7 @@ class Forgetter:
             db.execute(_FORGET_SEGMENT, bare._asdict())
         return forgotten
 
-    def _forget_calls(self, db: Database, principal: Principal) -> dict[str, int]:
+    def _forget_calls(self, db: SQLConnection, principal: Principal) -> dict[str, int]:
         """Delete pending actions and journal entries, except those that a running process works on."""
         person = _person_values(principal)
         owners = [owner for (owner,) in db.execute(_OWNERS, person).fetchall()]
@@ -144,7 +144,7 @@ class Forgetter:
             removed = {kind: db.execute(sql, values).rowcount for kind, sql in _DELETE_CALLS.items()}
         return {**removed, "under_way": under_way}
 
-    def _forget_names(self, db: Database, *, principal: Principal) -> int:
+    def _forget_names(self, db: SQLConnection, *, principal: Principal) -> int:
         """Remove the name of the user from runs, answers and cancel requests."""
         person = _person_values(principal)
         with db.secure_deletes():
@@ -157,7 +157,7 @@ class Forgetter:
             db.save_heads()
         return len(runs)
 
-    def _forget_answer(self, db: Database, status: list[object], mac: bytes) -> None:
+    def _forget_answer(self, db: SQLConnection, status: list[object], mac: bytes) -> None:
         key = self._shared.key
         is_intact = mac == status_mac(key, tuple(status))
         status[-2] = FORGOTTEN_USER

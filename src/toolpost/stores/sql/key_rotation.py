@@ -11,7 +11,7 @@ from toolpost.contracts.errors import StoreError
 from toolpost.contracts.storage import Cipher
 from toolpost.stores.content_files import ContentFiles
 from toolpost.stores.encrypted_columns import ENCRYPTED, PRIMARY_KEYS, EncryptedColumn
-from toolpost.stores.sql.database import Database, SharedDatabase
+from toolpost.stores.sql.database import SharedDatabase, SQLConnection
 
 # Few enough that other writes do not wait long for one step.
 ROWS_A_STEP = 200
@@ -57,7 +57,7 @@ class KeyRotation:
                 counts["unreadable"] += 1
         return counts
 
-    def _step(self, db: Database, *, column: _Column, keys: list[tuple[Any, ...]]) -> dict[str, int]:
+    def _step(self, db: SQLConnection, *, column: _Column, keys: list[tuple[Any, ...]]) -> dict[str, int]:
         done = 0
         unreadable = 0
         for key in keys:
@@ -92,17 +92,17 @@ class _Column:
         self._read = f"SELECT {column}, {encrypted.names} FROM {table} WHERE ({columns}) = ({places}) FOR UPDATE"  # noqa: S608
         self._write = f"UPDATE {table} SET {column} = :renewed WHERE ({columns}) = ({places})"  # noqa: S608
 
-    def find_older(self, db: Database, *, after: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    def find_older(self, db: SQLConnection, *, after: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         """Return the next keys of values that another key encrypted."""
         values = {**self._key(after), "length": len(self._mark), "mark": self._mark}
         return [tuple(row) for row in db.execute(self._next if after else self._first, values)]
 
-    def read(self, db: Database, key: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    def read(self, db: SQLConnection, key: tuple[Any, ...]) -> tuple[Any, ...] | None:
         """Return a value, and the names of its row."""
         row: tuple[Any, ...] | None = db.execute(self._read, self._key(key)).fetchone()
         return row
 
-    def write(self, db: Database, key: tuple[Any, ...], renewed: bytes) -> None:
+    def write(self, db: SQLConnection, key: tuple[Any, ...], renewed: bytes) -> None:
         """Replace a value."""
         db.execute(self._write, {**self._key(key), "renewed": renewed})
 

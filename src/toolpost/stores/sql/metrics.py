@@ -8,7 +8,7 @@ from typing import Any
 
 from toolpost.contracts.metrics import HOUR_S, MINUTE_S, Dimension, MetricRow
 from toolpost.stores.metric_counting import MINUTES_KEPT_S, MetricCounter, metric_row, metric_values
-from toolpost.stores.sql.database import Database, SharedDatabase, where
+from toolpost.stores.sql.database import SharedDatabase, SQLConnection, where
 
 _NAMES = MetricRow.__struct_fields__
 _PRIMARY = ("tenant", "dimension", "width", "begin", "key")
@@ -30,7 +30,7 @@ _PRUNE = "DELETE FROM metrics WHERE (width = :minute AND begin < :minutes) OR (w
 _FORGET = "DELETE FROM metrics WHERE tenant = :tenant AND dimension = 'user' AND key = :user"
 _ASKED_AT = "SELECT created_at FROM pending WHERE id = :id"
 
-ReadSegments = Callable[[Database, int, int], Sequence[tuple[Any, ...]]]
+ReadSegments = Callable[[SQLConnection, int, int], Sequence[tuple[Any, ...]]]
 
 
 class SQLMetricStore:
@@ -67,7 +67,7 @@ class SQLMetricStore:
         found: int | None = await self._shared.read(lambda db: db.execute(_BEGIN, values).fetchone()[0])
         return found
 
-    def _count(self, db: Database, *, limit: int) -> int:
+    def _count(self, db: SQLConnection, *, limit: int) -> int:
         (position,) = db.execute(_POSITION).fetchone()  # locked: one process at a time counts
         segments = self._read_segments(db, position, limit)
         if not segments:
@@ -85,17 +85,17 @@ class SQLMetricStore:
         return len(segments)
 
 
-def prune_metrics(db: Database, *, cutoff: float, now: float) -> int:
+def prune_metrics(db: SQLConnection, *, cutoff: float, now: float) -> int:
     """Delete rows of minutes after some days, and rows before the cutoff; return the number of rows."""
     oldest = {"minutes": max(now - MINUTES_KEPT_S, cutoff), "hours": cutoff}
     return db.execute(_PRUNE, {"minute": MINUTE_S, "hour": HOUR_S, **oldest}).rowcount
 
 
-def forget_metrics(db: Database, tenant: str, user: str) -> None:
+def forget_metrics(db: SQLConnection, tenant: str, user: str) -> None:
     """Delete the rows of a user; the user's calls stay in the other rows, which name no user."""
     db.execute(_FORGET, {"tenant": tenant, "user": user})
 
 
-def _asked_at(db: Database, pending_id: str) -> float | None:
+def _asked_at(db: SQLConnection, pending_id: str) -> float | None:
     row = db.execute(_ASKED_AT, {"id": pending_id}).fetchone()
     return None if row is None else row[0]

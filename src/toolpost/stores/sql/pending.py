@@ -12,7 +12,7 @@ from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import Answer, PendingAction, PendingStatus, Question
 from toolpost.stores.changes import Changes
 from toolpost.stores.pending_rows import COLUMNS, STATUS_COLUMNS, PendingRows, Row, first_status
-from toolpost.stores.sql.database import Database, SharedDatabase, where
+from toolpost.stores.sql.database import SharedDatabase, SQLConnection, where
 from toolpost.stores.topics import pending_topic
 
 Actions: TypeAlias = list[PendingAction]  # The store's own `list` hides the builtin one.
@@ -97,7 +97,7 @@ class SQLPendingStore:
         row = dict(zip(names, status, strict=True))
         row |= {"action": encrypted, "mac": self._rows.status_mac(status), "same_call": same_call}
 
-        def work(db: Database) -> PendingAction | None:
+        def work(db: SQLConnection) -> PendingAction | None:
             if unless_waiting and same_call is not None:
                 db.lock(f"same call {same_call.hex()}")
             db.execute(_END_INTENT, {"call_id": action.call_id})
@@ -119,7 +119,7 @@ class SQLPendingStore:
         return await self._shared.read(lambda db: self._waiting(db, same_call, at))
 
     async def renew(self, pending_id: str, question: Question) -> None:
-        def work(db: Database) -> None:
+        def work(db: SQLConnection) -> None:
             row = db.execute(f"{_GET} FOR UPDATE", {"id": pending_id}).fetchone()
             if row is not None and row[3] == "open":
                 encrypted = self._rows.encrypt_action(replace(self._rows.action(row), question=question))
@@ -129,7 +129,7 @@ class SQLPendingStore:
 
         await self._shared.write(work)
 
-    def _waiting(self, db: Database, same_call: str, at: float) -> PendingAction | None:
+    def _waiting(self, db: SQLConnection, same_call: str, at: float) -> PendingAction | None:
         """Return the open action of the same call; rows that were changed from outside are skipped."""
         mac = self._rows.call_mac(same_call)
         rows = [] if mac is None else db.execute(_WAITING, {"same_call": mac, "at": at}).fetchall()
@@ -140,7 +140,7 @@ class SQLPendingStore:
     async def get(self, pending_id: str, *, tenant: str | None = None) -> PendingAction | None:
         sql = _GET + where(tenant=tenant)
 
-        def work(db: Database) -> PendingAction | None:
+        def work(db: SQLConnection) -> PendingAction | None:
             row = db.execute(sql, {"id": pending_id, "tenant": tenant}).fetchone()
             return None if row is None else self._rows.action(row)
 
@@ -159,7 +159,7 @@ class SQLPendingStore:
         values: dict[str, Any] = {"tenant": tenant, "user": user, "status": status, "call_id": call_id}
         sql, older = _LIST + where(**values), _BEFORE.format(where(tenant=tenant))
 
-        def work(db: Database) -> Actions:
+        def work(db: SQLConnection) -> Actions:
             found, last = Actions(), before
             while (missing := limit - len(found)) > 0:  # rows that cannot be decrypted are skipped
                 page = sql + (older if last is not None else "") + _NEWEST_FIRST
@@ -176,14 +176,14 @@ class SQLPendingStore:
         return await self._changes.wait_for([*map(pending_topic, pending_ids)], known, timeout_s=timeout_s)
 
     async def count_open(self) -> int:
-        def work(db: Database) -> int:
+        def work(db: SQLConnection) -> int:
             count: int = db.execute(_COUNT_OPEN).fetchone()[0]
             return count
 
         return await self._shared.read(work)
 
     async def claim(self, pending_id: str, answer: Answer, *, by: str, at: float) -> PendingAction | None:
-        def work(db: Database) -> PendingAction | None:
+        def work(db: SQLConnection) -> PendingAction | None:
             asked_by = _asked_by(db, pending_id)
             encrypted = None if asked_by is None else self._rows.encrypt_answer(answer, pending_id, asked_by)
             values = {"answer": encrypted, "by": by, "at": at, "owner": self._shared.owner_id, "id": pending_id}
@@ -197,7 +197,7 @@ class SQLPendingStore:
     async def settle(
         self, pending_id: str, status: PendingStatus, *, outcome: Mapping[str, Any] | None = None, reopen: bool = False
     ) -> None:
-        def work(db: Database) -> None:
+        def work(db: SQLConnection) -> None:
             asked_by = None if outcome is None or reopen else _asked_by(db, pending_id)
             encrypted = None
             if outcome is not None and asked_by is not None:
@@ -219,7 +219,7 @@ class SQLPendingStore:
         return await self._change(_CANCEL if tenant is None else _CANCEL_OF_TENANT, values)
 
     async def adopt_claims(self) -> Actions:
-        def work(db: Database) -> Actions:
+        def work(db: SQLConnection) -> Actions:
             dead = db.ended([owner for (owner,) in db.execute(_CLAIMANTS)])
             values = {"owner": self._shared.owner_id, "dead": dead}
             return self._rows.actions(db.execute(_ADOPT, values).fetchall()) if dead else []
@@ -232,7 +232,7 @@ class SQLPendingStore:
         self._changes.notify(pending_topic(action.id) for action in changed)
         return changed
 
-    def _apply(self, db: Database, change: _RowChange, values: dict[str, Any], *, strict: bool = False) -> Rows:
+    def _apply(self, db: SQLConnection, change: _RowChange, values: dict[str, Any], *, strict: bool = False) -> Rows:
         """Change rows and renew their MACs, except invalid ones, which `verify` still reports."""
         query = f"SELECT {STATUS_COLUMNS}, mac FROM pending WHERE {change.condition} ORDER BY id FOR UPDATE"  # noqa: S608 - constants, here and below
         sound = [row[0] for row in db.execute(query, values).fetchall() if self._rows.is_sound(row, strict=strict)]
@@ -245,6 +245,6 @@ class SQLPendingStore:
         return changed
 
 
-def _asked_by(db: Database, pending_id: str) -> Principal | None:
+def _asked_by(db: SQLConnection, pending_id: str) -> Principal | None:
     row = db.execute('SELECT tenant, "user" FROM pending WHERE id = :id', {"id": pending_id}).fetchone()
     return None if row is None else Principal(*row)

@@ -10,7 +10,7 @@ from toolpost.contracts.storage import Retention
 from toolpost.stores.content_files import ContentFiles
 from toolpost.stores.retention_rules import PRUNED, ArtifactSize, over_quota
 from toolpost.stores.sql.artifacts import delete_unnamed
-from toolpost.stores.sql.database import Database, SharedDatabase
+from toolpost.stores.sql.database import SharedDatabase, SQLConnection
 from toolpost.stores.sql.metrics import prune_metrics
 
 # Few enough that other writes do not wait long for one step.
@@ -88,7 +88,7 @@ class Pruner:
         removed["files"] = await self._prune_files(now)
         return dict(removed)
 
-    def _prune_runs(self, db: Database, *, cutoff: float) -> dict[str, int]:
+    def _prune_runs(self, db: SQLConnection, *, cutoff: float) -> dict[str, int]:
         db.save_heads()  # a run that continues in this transaction is not old
         runs = db.execute(_OLD_RUNS, {"cutoff": cutoff}).fetchall()
         if not runs:
@@ -109,16 +109,16 @@ class Pruner:
         steps = [stray[start : start + FILES_A_STEP] for start in range(0, len(stray), FILES_A_STEP)]
         return sum([await self._shared.write(partial(self.delete_unnamed, names=step)) for step in steps])
 
-    def delete_unnamed(self, db: Database, *, names: list[str]) -> int:
+    def delete_unnamed(self, db: SQLConnection, *, names: list[str]) -> int:
         """Delete the files that no row names; return their number."""
         return delete_unnamed(db, self._files, names)
 
 
-def _prune_by_age(db: Database, *, cutoff: float) -> dict[str, int]:
+def _prune_by_age(db: SQLConnection, *, cutoff: float) -> dict[str, int]:
     return {table: db.execute(sql, {"cutoff": cutoff}).rowcount for table, sql in _BY_AGE.items()}
 
 
-def _prune_over_quota(db: Database, *, max_bytes: int) -> int:
+def _prune_over_quota(db: SQLConnection, *, max_bytes: int) -> int:
     spared = {row[0] for row in db.execute(_SPARED)}
     gone = over_quota((ArtifactSize(*row) for row in db.execute(_WEIGHED)), spared=spared, max_bytes=max_bytes)
     return db.execute(_DELETE_ARTIFACTS, {"ids": gone}).rowcount

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from toolpost.stores.sql.database import Database, SharedDatabase
+from toolpost.stores.sql.database import SharedDatabase, SQLConnection
 from toolpost.stores.state import StateRecord
 
 _INSERT = """
@@ -52,7 +52,7 @@ class SQLStateTable:
         await self._write(_DELETE, {"kind": kind, "keys": list(keys)})
 
     async def _write(self, sql: str, values: dict[str, Any]) -> int:
-        def work(db: Database) -> int:
+        def work(db: SQLConnection) -> int:
             return db.execute(sql, values).rowcount
 
         return await self._shared.write(work)

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from toolpost.contracts.storage import TokenKey, TokenRow, TokenStatus
 from toolpost.stores.records import next_version
-from toolpost.stores.sql.database import Database, SharedDatabase, where
+from toolpost.stores.sql.database import SharedDatabase, SQLConnection, where
 from toolpost.stores.token_rows import COLUMNS, encrypt_token, read_or_doubt, read_token
 
 Rows: TypeAlias = list[TokenRow]  # The store's own `list` hides the builtin one.
@@ -48,7 +48,7 @@ class SQLTokenRows:
         return await self._shared.write(lambda db: self._write(db, key, body))
 
     async def swap(self, key: TokenKey, version: int, body: Mapping[str, Any]) -> TokenRow | None:
-        def work(db: Database) -> TokenRow | None:
+        def work(db: SQLConnection) -> TokenRow | None:
             stand = _lock(db, key)
             return self._write(db, key, body) if stand is not None and stand[0] == version else None
 
@@ -66,7 +66,7 @@ class SQLTokenRows:
         body: Mapping[str, Any] | None = None,
         status: TokenStatus = "live",
     ) -> TokenRow | None:
-        def work(db: Database) -> TokenRow | None:
+        def work(db: SQLConnection) -> TokenRow | None:
             stand = _lock(db, key)
             if stand is None or (stand[0], stand[2]) != (version, holder):
                 return None
@@ -81,7 +81,7 @@ class SQLTokenRows:
         sql, values = _REMOVE + where(version=version), {**key._asdict(), "version": version}
         return await self._shared.write(lambda db: db.execute(sql, values).rowcount == 1)
 
-    def _take(self, db: Database, *, key: TokenKey, version: int, holder: str, lease_s: float) -> TokenRow | None:
+    def _take(self, db: SQLConnection, *, key: TokenKey, version: int, holder: str, lease_s: float) -> TokenRow | None:
         now = self._shared.clock.wall()
         named = key._asdict()
         stand = _lock(db, key)
@@ -93,7 +93,9 @@ class SQLTokenRows:
                 db.execute(_DOUBT, named)
         return self._find(db, key)
 
-    def _write(self, db: Database, key: TokenKey, body: Mapping[str, Any], status: TokenStatus = "live") -> TokenRow:
+    def _write(
+        self, db: SQLConnection, key: TokenKey, body: Mapping[str, Any], status: TokenStatus = "live"
+    ) -> TokenRow:
         """Write a body as a new version."""
         now = self._shared.clock.wall()
         stand = _lock(db, key)
@@ -103,12 +105,12 @@ class SQLTokenRows:
         db.execute(_WRITE, {**key._asdict(), **facts})
         return TokenRow(key=key, version=version, status=status, body=dict(body), changed_at=now)
 
-    def _find(self, db: Database, key: TokenKey) -> TokenRow | None:
+    def _find(self, db: SQLConnection, key: TokenKey) -> TokenRow | None:
         row = db.execute(_GET, key._asdict()).fetchone()
         return read_token(self._shared.cipher, row) if row else None
 
 
-def _lock(db: Database, key: TokenKey) -> tuple[Any, ...] | None:
+def _lock(db: SQLConnection, key: TokenKey) -> tuple[Any, ...] | None:
     """Lock a key, also one without a row; return the version, the status and the lease of its row."""
     db.lock(" ".join(("token", *key)))
     stand: tuple[Any, ...] | None = db.execute(_STAND, key._asdict()).fetchone()

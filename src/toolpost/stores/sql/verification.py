@@ -19,7 +19,7 @@ from toolpost.stores.encryption import RowCipher
 from toolpost.stores.ledger import Ledger
 from toolpost.stores.pending_rows import STATUS_COLUMNS, status_mac
 from toolpost.stores.run_heads import ASKED, RunHead, find_second_answers, join_codes
-from toolpost.stores.sql.database import Database, where
+from toolpost.stores.sql.database import SQLConnection, where
 
 _HEADS = """
 SELECT nr, run_id, tenant, "user", tool_name, status, started_at, updated_at, last_seq, mac, root_call, open_calls
@@ -45,7 +45,7 @@ _KEY_EVENTS = "SELECT events FROM segments JOIN runs ON runs.nr = segments.run W
 _ENDED = frozenset({int(EventCode.TOOL_CALL_COMPLETED), int(EventCode.TOOL_CALL_FAILED)})
 
 
-def verify_log(db: Database, ledger: Ledger, cipher: RowCipher, tenant: str | None) -> list[str]:
+def verify_log(db: SQLConnection, ledger: Ledger, cipher: RowCipher, tenant: str | None) -> list[str]:
     """Return the problems of the whole log: missing or added runs, the problems of each run, and changed rows.
 
     `ledger` contains what the log should contain. With a tenant, problems of other tenants' runs are not reported.
@@ -61,7 +61,7 @@ def verify_log(db: Database, ledger: Ledger, cipher: RowCipher, tenant: str | No
     return problems + list(_find_changed_rows(db, key, cipher, tenant=tenant))
 
 
-def verify_run(db: Database, key: LogKey, cipher: RowCipher, run_id: str, tenant: str | None) -> list[str]:
+def verify_run(db: SQLConnection, key: LogKey, cipher: RowCipher, run_id: str, tenant: str | None) -> list[str]:
     """Return the problems of one run; without a tenant, of each tenant that has a run of this id."""
     values = {"run_id": run_id, "tenant": tenant}
     heads = [RunHead(*row) for row in db.execute(_HEADS + where(**values), values)]
@@ -80,7 +80,7 @@ class _RunRows(NamedTuple):
     journal: set[str]
 
 
-def _verify_heads(db: Database, key: LogKey, heads: Sequence[RunHead]) -> Iterator[tuple[RunHead, list[str]]]:
+def _verify_heads(db: SQLConnection, key: LogKey, heads: Sequence[RunHead]) -> Iterator[tuple[RunHead, list[str]]]:
     for start in range(0, len(heads), _RUNS_A_QUERY):
         some = heads[start : start + _RUNS_A_QUERY]
         rows = _read_rows(db, some)
@@ -88,7 +88,7 @@ def _verify_heads(db: Database, key: LogKey, heads: Sequence[RunHead]) -> Iterat
             yield head, _verify_head(key, head, rows[head.nr])
 
 
-def _read_rows(db: Database, heads: Sequence[RunHead]) -> dict[int, _RunRows]:
+def _read_rows(db: SQLConnection, heads: Sequence[RunHead]) -> dict[int, _RunRows]:
     """Return the rows of runs by their numbers."""
     rows = {head.nr: _RunRows([], [], set()) for head in heads}
     named = {(head.run_id, head.tenant): rows[head.nr] for head in heads}
@@ -161,7 +161,7 @@ def _changed_questions(key: LogKey, rows: Iterable[tuple[Any, ...]]) -> Iterator
 
 
 def _find_changed_rows(
-    db: Database, key: LogKey, cipher: RowCipher, *, tenant: str | None, run_id: str | None = None
+    db: SQLConnection, key: LogKey, cipher: RowCipher, *, tenant: str | None, run_id: str | None = None
 ) -> Iterator[str]:
     """Report rows that were changed or added without the key; with a run, only its journal entries."""
     for column in CALL_RECORDS:
@@ -176,7 +176,7 @@ def _find_changed_rows(
                 yield problem
 
 
-def _revoked_keys(db: Database) -> set[str]:
+def _revoked_keys(db: SQLConnection) -> set[str]:
     """Return the IDs of revoked keys, as far as the log still contains their events."""
     found = set[str]()
     for (events,) in db.execute(_KEY_EVENTS, {"run_id": CALLER_KEY_RUN}):
@@ -188,7 +188,9 @@ def _revoked_keys(db: Database) -> set[str]:
     return found
 
 
-def _changed_records(db: Database, cipher: RowCipher, column: EncryptedColumn, values: dict[str, Any]) -> Iterator[str]:
+def _changed_records(
+    db: SQLConnection, cipher: RowCipher, column: EncryptedColumn, values: dict[str, Any]
+) -> Iterator[str]:
     cell = column.column
     conditions = where(**values)
     sql = f"SELECT {cell}, call_id, {column.names} FROM {column.table} WHERE {cell} IS NOT NULL{conditions}"  # noqa: S608

@@ -8,7 +8,7 @@ from typing import TypeAlias
 from msgspec.structs import asdict
 
 from toolpost.contracts.storage import WebhookProgress
-from toolpost.stores.sql.database import Database, SharedDatabase
+from toolpost.stores.sql.database import SharedDatabase, SQLConnection
 
 Rows: TypeAlias = list[WebhookProgress]  # The stores' own `list` hides the builtin one.
 
@@ -37,7 +37,7 @@ class SQLWebhookStore:
     async def take(self, name: str, *, begin: int) -> WebhookProgress | None:
         me = self._shared.owner_id
 
-        def work(db: Database) -> WebhookProgress | None:
+        def work(db: SQLConnection) -> WebhookProgress | None:
             db.execute(_BEGIN, asdict(WebhookProgress(name=name, position=begin)))
             (owner,) = db.execute(_OWNER, {"name": name}).fetchone()
             if owner not in ("", me) and not db.ended([owner]):
@@ -53,7 +53,7 @@ class SQLWebhookStore:
     async def release(self, name: str) -> None:
         values = {"name": name, "owner": self._shared.owner_id}
 
-        def work(db: Database) -> None:
+        def work(db: SQLConnection) -> None:
             db.execute(_RELEASE, values)
 
         await self._shared.write(work)

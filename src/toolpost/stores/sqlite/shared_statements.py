@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from toolpost.stores.sql.database import NO_VALUES, Database
+from toolpost.stores.sql.database import NO_VALUES, SQLConnection
 from toolpost.stores.sqlite.database import secure_delete
 
 if TYPE_CHECKING:
@@ -77,11 +77,11 @@ class SharedSQLite:
         self.owner_id = context.owner_id
         self._context = context
 
-    async def read(self, work: Callable[[Database], T]) -> T:
+    async def read(self, work: Callable[[SQLConnection], T]) -> T:
         """Run queries on the reader."""
         return await self._context.reader.query(lambda db: work(self.database(db)))
 
-    async def write(self, work: Callable[[Database], T]) -> T:
+    async def write(self, work: Callable[[SQLConnection], T]) -> T:
         """Run a function in the next transaction of the writer."""
         return await self._context.writer.submit(lambda db: work(self.database(db)))
 
