@@ -11,7 +11,7 @@ from toolpost.errors import (
     ToolServerError,
 )
 from toolpost.runtime.resilience import CircuitBreaker
-from toolpost.stores.memory.limits import MemoryLimits
+from toolpost.stores.memory.parts import MemoryLimits
 
 
 class Clock:

@@ -16,9 +16,8 @@ from toolpost.console.app import ConsoleApp
 from toolpost.contracts.errors import ConfigError, ToolError
 from toolpost.contracts.principal import Principal
 from toolpost.gateway.a2a import a2a_routes
-from toolpost.gateway.access import METADATA, Access, Callers
+from toolpost.gateway.access import METADATA, Access, CallerLimits, Callers
 from toolpost.gateway.caller_keys import local_token
-from toolpost.gateway.caller_limits import CallerLimits
 from toolpost.gateway.issuer_sign_in import IssuerSignIn
 from toolpost.gateway.observation import observed
 from toolpost.gateway.problems import ProblemResponse, problem_of
