@@ -23,7 +23,7 @@ from tests.stores.places import settle_unknown_calls as settle
 from toolpost.contracts.errors import ConfigError, StoreError
 from toolpost.stores.moves import move
 from toolpost.stores.registry import find_backend
-from toolpost.stores.transfer import COPIED, NotEmptyError, copy_rows
+from toolpost.stores.transfer import COPIED, copy_rows
 
 pytestmark = pytest.mark.programs
 
@@ -115,7 +115,7 @@ async def test_a_database_with_data_is_not_overwritten(sqlite: Kept, server: Kep
         await fill(box)
         await other.call("note", {"text": "theirs"}, user=ANN_NAME)
 
-    with pytest.raises(NotEmptyError, match=r"is not empty: it contains .*of runs"):
+    with pytest.raises(StoreError, match=r"is not empty: it contains .*of runs"):
         await move(sqlite.place, server.place)
 
     await read_everything(sqlite)  # it stays in use
@@ -229,7 +229,7 @@ async def test_a_backup_of_postgresql_is_restored_with_open_calls_unknown(
             await box.call("note", {"text": "new"}, user=ANN_NAME)
             followed = await box.store.events.read(after=assigned)
         assert "new" in repr([event.payload for event in followed])
-        with pytest.raises(NotEmptyError, match="is not empty"):
+        with pytest.raises(StoreError, match="is not empty"):
             restored.restore(backup)
     finally:
         drop_database(postgres, other)

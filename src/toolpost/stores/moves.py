@@ -8,8 +8,8 @@ from typing import NamedTuple
 from toolpost.contracts.errors import StoreError
 from toolpost.stores.registry import StoreOptions
 from toolpost.stores.transfer import (
+    NOT_EMPTY,
     LockedSnapshot,
-    NotEmptyError,
     PortableBackend,
     Snapshot,
     copy_rows,
@@ -77,8 +77,10 @@ def _copy(snapshot: LockedSnapshot, target: ConfiguredDatabase) -> tuple[dict[st
             rows = copy_rows(snapshot, empty)
             empty.write_log(snapshot.log, position=snapshot.log.last_event)
             if rows != expected:
-                raise StoreError(f"the copy at {target.describe()} is incomplete; nothing was moved")
-    except NotEmptyError:
+                raise StoreError(f"the copy at {target.describe()} is incomplete; nothing was moved")  # noqa: TRY301 - rolls back
+    except StoreError as error:
+        if error.error_code != NOT_EMPTY:
+            raise
         with target.backend.snapshot(target.options) as copied:
             if not _is_copy(copied, snapshot, expected):
                 raise

@@ -44,6 +44,7 @@ RENUMBERED = frozenset({"journal", "pending", "cancels", "artifacts"})
 """Tables whose rows get new numbers in the same order."""
 ROWS_OF_USERS = tuple(table for table in COPIED if table != "metrics_position")  # which has always one row
 BATCH = 1000
+NOT_EMPTY = "database_not_empty"  # the code of the error
 
 
 class LogState(Struct, frozen=True, kw_only=True):
@@ -152,18 +153,14 @@ class PortableBackend(StoreBackend, Protocol):
     def fill(self, options: StoreOptions, *, schema: int) -> AbstractContextManager[EmptyStore]:
         """Fill a database in one transaction, which is rolled back if the context raises.
 
-        The rows are those of the version `schema`; afterwards the newest one is in place. Raise NotEmptyError for a
-        database with data, and StoreError for a version that is not known.
+        The rows are those of the version `schema`; afterwards the newest one is in place. Raise StoreError for a
+        database with data, with the code NOT_EMPTY, and for a version that is not known.
         """
         ...
 
     def clear(self, options: StoreOptions) -> None:
         """Delete all data, after a copy that failed."""
         ...
-
-
-class NotEmptyError(StoreError):
-    """A database that should be empty contains data."""
 
 
 def find_portable(options: StoreOptions) -> PortableBackend:
@@ -209,9 +206,9 @@ def refuse_users(living: int, place: str, advice: str) -> None:
 
 
 def refuse_rows(counts: Mapping[str, int], place: str, advice: str) -> None:
-    """Raise NotEmptyError if a database has rows, which are counted by table."""
+    """Raise StoreError with NOT_EMPTY if a database has rows, which are counted by table."""
     if found := ", ".join(f"{count} of {table}" for table, count in counts.items() if count):
-        raise NotEmptyError(f"the database {place!r} is not empty: it contains {found}. {advice}")
+        raise StoreError(f"the database {place!r} is not empty: it contains {found}. {advice}", code=NOT_EMPTY)
 
 
 def copy_rows(source: Snapshot, target: EmptyStore) -> dict[str, int]:

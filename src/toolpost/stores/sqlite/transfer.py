@@ -211,7 +211,7 @@ def _refuse_users(folder: Path, path: Path) -> None:
 
 
 def _refuse_data(path: Path) -> None:
-    """Raise NotEmptyError if a database has rows."""
+    """Raise StoreError with NOT_EMPTY if a database has rows."""
     if not path.exists():
         return
     with _explained(path), closing(open_readable(path, busy_s=_BUSY_S)) as db:
