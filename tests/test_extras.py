@@ -34,3 +34,17 @@ def test_a_missing_extra_is_told_with_its_install_line_and_all_else_works(tmp_pa
     total, error = json.loads(done.stdout)
     assert total == 3
     assert "pip install 'toolpost[mcp]'" in error
+
+
+def test_a_database_whose_driver_is_missing_is_told_with_its_install_line(tmp_path: Path) -> None:
+    program = (
+        "import sys; sys.modules['psycopg'] = None; from toolpost.stores.registry import find_backend; "
+        "find_backend('postgresql://ann:canary@db/x')"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=tmp_path)
+
+    assert (
+        "ConfigError: database: postgresql needs the package psycopg; run: pip install 'toolpost[postgres]'"
+        in done.stderr
+    )
+    assert "canary" not in done.stderr.replace(program, "")

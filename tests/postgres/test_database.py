@@ -52,7 +52,8 @@ async def test_both_databases_have_the_same_tables_and_columns(postgres_url: str
     with asking(postgres_url) as post:
         found = post.execute(
             "SELECT table_name, column_name, data_type, collation_name FROM information_schema.columns "
-            "WHERE table_schema = 'toolpost'"
+            "WHERE table_schema = 'toolpost' AND table_name NOT IN "
+            "(SELECT relname FROM pg_class WHERE relpersistence = 'u')"  # limits, which SQLite has in another file
         ).fetchall()
     large = {table: {column for name, column, _, _ in found if name == table} for table, _, _, _ in found}
 

@@ -129,6 +129,7 @@ class EventAppender:
         self._first = 0
         self._batch = 0
         self._segments: list[Any] = []  # columns of rows
+        self._new: frozenset[str] = frozenset()  # runs that were looked up when the transaction began
 
     @property
     def batch(self) -> tuple[str, int]:
@@ -140,14 +141,16 @@ class EventAppender:
         """The position of the last event of the current transaction, None without events."""
         return self._numbers.last_event if self._numbers.last_event >= self._first else None
 
-    def begin(self, db: Connection, *, at: float, locking: bool = False) -> None:
+    def begin(self, db: Connection, *, at: float, runs: Iterable[RunName] = (), locking: bool = False) -> None:
         """Begin a transaction: check and lock the row of this process, and take positions for events.
 
-        Raises LeaseLostError. With `locking`, the heads of runs are locked before they are read.
+        The heads of `runs` are read in the same step; with `locking` they are locked before. Raises LeaseLostError.
         """
+        missing = self._chains.missing(runs)
         with db.pipeline():
             db.execute("BEGIN")
             cursor = db.execute(_BEGIN, (self._leases.owner_id,))
+            heads = self._query_heads(db, missing, locking=locking) if missing else None
         row = cursor.fetchone()
         if row is None:
             raise LeaseLostError
@@ -159,11 +162,14 @@ class EventAppender:
         self._batch = batch + 1
         self._begun_at = at
         self._is_locking = locking
+        self._new = frozenset(missing)
+        if heads is not None:
+            self._keep(heads)
 
     def append(self, db: Connection, events: Iterable[RunEvent]) -> None:
         """Chain events to their runs; the events of one run get consecutive positions."""
         runs = group_by_run(events)
-        self._load(db, self._chains.missing(runs))
+        self._load(db, [run_id for run_id in self._chains.missing(runs) if run_id not in self._new])
         numbers = self._numbers
         numbers.runs = 0
         self._segments += self._chains.append(runs)
@@ -249,11 +255,16 @@ class EventAppender:
         self._is_read = False
 
     def _load(self, db: Connection, run_ids: Sequence[str]) -> None:
-        if not run_ids:
-            return
-        if self._is_locking:
+        if run_ids:
+            self._keep(self._query_heads(db, run_ids, locking=self._is_locking))
+
+    def _query_heads(self, db: Connection, run_ids: Sequence[str], *, locking: bool) -> Cursor:
+        if locking:
             db.execute(_LOCK_HEADS, (run_ids,))
-        rows = db.execute(_LOAD_HEADS, (run_ids,)).fetchall()
+        return db.execute(_LOAD_HEADS, (run_ids,))
+
+    def _keep(self, heads: Cursor) -> None:
+        rows = heads.fetchall()
         # A process that began its transaction later has appended first: the positions of a run have to increase.
         if any(last_id >= self._first for last_id, *_ in rows):
             raise RunChangedError

@@ -27,13 +27,15 @@ from toolpost.stores.postgres.database import (
 )
 from toolpost.stores.postgres.event_appender import POSITION_BITS, EventAppender, LeaseLostError, RunChangedError
 from toolpost.stores.postgres.liveness import Leases
+from toolpost.stores.run_chains import RunName
 from toolpost.stores.threads import DAEMON_THREADS
 from toolpost.stores.writer import Barrier, Item, Job, JobResult, Statement, StatementKind
 
 RECONNECT_S = 5.0  # then functions fail, and events wait
 _RETRY_S = 0.05
 _CONFLICTS_ALLOWED = 20
-_LAST_BATCH = "SELECT batch FROM owners WHERE id = %s"
+# Locked, because the server may still be at work on the commit.
+_LAST_BATCH = "SELECT batch FROM owners WHERE id = %s FOR NO KEY UPDATE"
 _CONFLICTS = (RunChangedError, errors.DeadlockDetected, errors.SerializationFailure)
 _CONFLICTS_OF_EVENTS = (*_CONFLICTS, errors.UniqueViolation)  # another process began the same run
 
@@ -135,7 +137,8 @@ class TransactionRunner:
 
     def _attempt(self, db: Connection, batch: Sequence[Item], how: _Attempt) -> list[JobResult]:
         try:
-            self._appender.begin(db, at=self._clock.monotonic(), locking=how.is_locking)
+            runs = () if how.is_careful else {_run_of(item) for item in batch if isinstance(item, RunEvent)}
+            self._appender.begin(db, at=self._clock.monotonic(), runs=runs, locking=how.is_locking)
             self._notifications.clear()  # those of an attempt that was rolled back
             results = _Batch(self._database, self._appender, self._notifications, db, is_careful=how.is_careful).run(
                 batch
@@ -183,18 +186,19 @@ class TransactionRunner:
 
     def _was_committed(self, doubt: _Doubt, deadline: float) -> bool:
         """Return whether a transaction was committed; StoreError, and the doubt stays, while the server is away."""
-        try:
-            row = (
-                self._connect(deadline).execute("SELECT batch FROM owners WHERE id = %s", (doubt.owner_id,)).fetchone()
-            )
-        except (psycopg.Error, StoreError) as error:
-            raise StoreError(
-                f"the connection to {self.place!r} was lost during a commit, so it is not known whether it is stored: "
-                f"{self._database.explain(error)}",
-                cause=error,
-            ) from error
-        self._doubt = None
-        return row is not None and row[0] >= doubt.batch
+        while True:
+            try:
+                row = self._connect(deadline).execute(_LAST_BATCH, (doubt.owner_id,)).fetchone()
+            except (psycopg.Error, StoreError) as error:
+                if isinstance(error, psycopg.Error) and self._clock.monotonic() < deadline:
+                    continue
+                raise StoreError(
+                    f"the connection to {self.place!r} was lost during a commit, so it is not known whether it is "
+                    f"stored: {self._database.explain(error)}",
+                    cause=error,
+                ) from error
+            self._doubt = None
+            return row is not None and row[0] >= doubt.batch
 
     def _connect(self, deadline: float) -> Connection:
         """Return the connection; if it is lost, try to connect until the deadline."""
@@ -323,6 +327,10 @@ def _result_of(statement: Statement, rows: list[tuple[Any, ...]]) -> JobResult:
         return JobResult(statement.future, None if read is None else read(rows))
     except StoreError as error:
         return JobResult(statement.future, error=error)
+
+
+def _run_of(event: RunEvent) -> RunName:
+    return event.call.tenant, event.call.run_id
 
 
 def _without_nul(event: RunEvent) -> RunEvent:
