@@ -1,6 +1,6 @@
 """Take the pictures of the web console for docs/console.md: `python -m tools.console_pictures [PAGE]`.
 
-The browser tests of the pages take them, of a real gateway. Those that the documentation shows are reduced to 64
+The browser tests of the pages take them, of a real gateway. Those that the documentation shows are reduced to 96
 colors, which makes them a quarter as large, and kept in docs/images/console.
 """
 
@@ -21,7 +21,8 @@ KEPT = {
     *("now", "approvals", "runs", "run", "tool", "tool-safety", "sources", "source", "source-add", "accounts"),
     *("insight", "audit", "settings", "keys", "policy", "sign-in"),
 }
-MOST_COLORS = 64
+MOST_COLORS = 96
+NEAREST = 15 * 15  # the squared distance of two colors that are kept
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _RGB, _PALETTE, _RGBA = 2, 3, 6
 
@@ -110,13 +111,22 @@ def _paeth(left: int, above: int, corner: int) -> int:
 
 
 def _reduce(pixels: Pixels) -> tuple[Pixels, Pixels]:
-    """Return the most frequent colors, and for each pixel the nearest of them."""
+    """Return the most frequent colors that differ enough, and for each pixel the nearest of them."""
     height, width, _ = pixels.shape
     colors, which, counts = np.unique(pixels.reshape(-1, 3), axis=0, return_inverse=True, return_counts=True)
-    palette = colors[np.argsort(-counts)[:MOST_COLORS]]
+    palette = _palette(colors[np.argsort(-counts)])
     far = colors.astype(np.int32)[:, None] - palette.astype(np.int32)[None]
     nearest = (far * far).sum(axis=2).argmin(axis=1).astype(np.uint8)
     return palette, nearest[which.reshape(-1)].reshape(height, width)
+
+
+def _palette(colors: Pixels) -> Pixels:
+    """Return the first of these colors that differ enough, so that a rare one, such as a red dot, is among them."""
+    left, kept = colors.astype(np.int32), list[npt.NDArray[np.int32]]()
+    while len(left) and len(kept) < MOST_COLORS:
+        kept.append(left[0])
+        left = left[((left - left[0]) ** 2).sum(axis=1) > NEAREST]
+    return np.array(kept, np.uint8)
 
 
 if __name__ == "__main__":
