@@ -7,6 +7,7 @@
 # make test-live   search and scrape providers as they are today, with the keys of the environment
 # make check   linters, types and layers only
 # make bench   the figures, beside those of peers
+# make prove   a million simulated calls, crashes at every commit, planted mistakes and real kills: about an hour
 # make conformance   the official MCP suite against our client and our gateway
 # make test-litellm   our models by the real litellm, installed at first (minutes), against a scripted provider
 # make demo-llm   an agent with a small model on this machine's CPU, which is installed at first (196 MB)
@@ -38,7 +39,7 @@ PARTS := $(patsubst tools/parts/%.txt,.parts/%/.installed,$(filter-out %/llm.txt
 # Tests start hundreds of programs that import the package: it is compiled once, wherever bytecode is switched off, too.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup console card chromium demo test quick test-imports test-live release hooks check check-style check-mypy check-pyright check-layers check-console bench conformance demo-llm test-litellm test-llm test-peers test-n8n test-clients test-console test-postgres docs clean
+.PHONY: setup console card chromium demo test quick test-imports test-live release hooks check check-style check-mypy check-pyright check-layers check-console bench prove conformance demo-llm test-litellm test-llm test-peers test-n8n test-clients test-console test-postgres docs clean
 .DEFAULT_GOAL := setup
 
 setup: .venv/.installed node_modules/.installed $(PARTS) console card chromium
@@ -147,6 +148,10 @@ check-console: console/node_modules/.installed
 
 bench: setup
 	$(BIN)/python -m bench
+
+# Options reach it by PROVE, such as PROVE="kills --kills 50".
+prove: .venv/.installed
+	$(BIN)/python -m tools.prove $(PROVE)
 
 conformance: setup
 	$(BIN)/python -m conformance
