@@ -216,6 +216,7 @@ class World:
         """Wait until all clients have their outcomes and no question is open, but not without end."""
         until = self.scheduler.now + _LONGEST_WAIT_S
         await asyncio.wait(clients, timeout=_LONGEST_WAIT_S)
+        await asyncio.sleep(_RECOVERED_AFTER_S)  # calls of a crashed process may become questions
         while self.scheduler.now < until:
             try:
                 waiting = await self.network.ask(lambda box: box.store.pending.list(limit=1))
