@@ -8,7 +8,7 @@ import pytest
 
 from tests.life_of_a_call.conftest import MakeBox
 from tests.wire.site import Site
-from toolpost import EventCode, ToolContext, tool
+from toolpost import EventCode, Failed, ToolContext, tool
 from toolpost.errors import (
     ToolAuthError,
     ToolCircuitOpenError,
@@ -237,3 +237,34 @@ async def test_an_outage_is_not_made_worse_by_retries(make_box: MakeBox) -> None
         for _ in range(50):
             await box.call("limited")
     assert 50 < count <= 60
+
+
+async def test_an_unsafe_call_is_not_retried_after_the_failure_of_its_second_nested_call(make_box: MakeBox) -> None:
+    paid: list[int] = []
+    asked: list[int] = []
+
+    @tool(side_effects="external")
+    async def pay(amount: int) -> str:
+        paid.append(amount)
+        return "paid"
+
+    @tool(side_effects="external")
+    async def ship(amount: int) -> str:
+        asked.append(amount)
+        raise ToolConnectionError("no route", sent=False)
+
+    @tool(side_effects="external")
+    async def order(amount: int, ctx: ToolContext) -> str:
+        await ctx.call("pay", {"amount": amount})
+        shipped = await ctx.call("ship", {"amount": amount})
+        if isinstance(shipped, Failed):
+            raise shipped.error
+        return "ordered"
+
+    async with make_box(pay, ship, order) as box:
+        outcome = await box.call("order", {"amount": 5}, user=ANN)
+
+    assert paid == [5]
+    assert len(asked) == 3  # nothing was sent, so the nested call itself is retried
+    assert isinstance(outcome, Failed)
+    assert not outcome.error.is_retryable

@@ -70,6 +70,7 @@ class Attempt(Struct, eq=False):
     expiries: int = 0  # cancellations of the task because the current attempt expired
     announced: bool = False
     invoked: bool = False
+    has_inner: bool = False  # nested calls with effects, which another attempt would repeat
     joined: bool = False  # the same call waits already, and this one waits for it
     renewals: int = 0  # of a rejected credential
     journaled: bool = False

@@ -77,6 +77,8 @@ def is_in_doubt(attempt: Attempt, runtime: ToolRuntime, error: ToolError) -> boo
     """Return whether a call may have taken effect, and a retry would repeat the effect."""
     if not attempt.invoked or runtime.spec.replay != "unsafe":
         return False
+    if attempt.has_inner:  # the error may be that of one of them
+        return True
     return isinstance(error, ToolTimeoutError) or (isinstance(error, ToolConnectionError) and error.sent)
 
 

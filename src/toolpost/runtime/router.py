@@ -723,9 +723,11 @@ class Invoker:
             await self._gates.close(runtime.gated_source, call.credential, error)
         if not attempt.tries:
             attempt.tries = (Try(began, took_s, error.error_code),)
+        await self._note_inner_calls(attempt, runtime, error)
         wait = backoff(tries, error, runtime.retry_policy, chance=attempt.clock.chance)
         if (
             tries >= runtime.retry_policy.max_attempts
+            or attempt.has_inner
             or not may_repeat(error, runtime.spec.replay, runtime.retry_policy)
             # After a timeout, an attempt with much less time than the last would time out again.
             or wait + (took_s * _WORTH_RETRYING if isinstance(error, ToolTimeoutError) else 0.0) >= attempt.remaining_s
@@ -735,6 +737,14 @@ class Invoker:
         self._emitter.emit(attempt.call, EventCode.CALL_RETRIED, {"tries": tries, "wait_s": wait, **error_facts(error)})
         await asyncio.sleep(wait)
         return call.credential
+
+    async def _note_inner_calls(self, attempt: Attempt, runtime: ToolRuntime, error: ToolError) -> None:
+        """Note whether an unsafe call has made calls with effects; its error may be that of the last one."""
+        if attempt.journaled and runtime.spec.replay == "unsafe" and error.is_retryable:
+            try:
+                attempt.has_inner = bool(await self._journal.inner(attempt.request.call_id))
+            except StoreError:
+                attempt.has_inner = True  # not known
 
 
 async def _authorize(attempt: Attempt, access: SourceAccess, permitted: PermittedCall) -> Credential | Question:
