@@ -115,7 +115,7 @@ class PendingActions:
         if action is None:
             raise PendingNotFoundError(pending_id)
         seen = action
-        while _has_ended(seen) and (outer := await self._outer_of(seen)) is not None:
+        while has_ended(seen) and (outer := await self._outer_of(seen)) is not None:
             seen = outer
         return visible_action(by, replace(action, outcome=seen.outcome))
 
@@ -402,7 +402,7 @@ class PendingActions:
         for waiting in await pending.list(tenant=tenant, call_id=action.call_id, limit=1):
             for call_id in inner_calls(waiting):
                 for inner in await pending.list(tenant=tenant, status=None, call_id=call_id, limit=1):
-                    if _has_ended(inner):
+                    if has_ended(inner):
                         return inner
         return None
 
@@ -499,7 +499,8 @@ class PendingActions:
         return decision in WITHOUT_TOOL or self._registry.has(action.tool_name)
 
 
-def _has_ended(action: PendingAction) -> bool:
+def has_ended(action: PendingAction) -> bool:
+    """Return whether the call of an action has an outcome that is not another pause."""
     return action.outcome is not None and action.outcome["status"] != "paused"
 
 

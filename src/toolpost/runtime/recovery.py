@@ -15,7 +15,7 @@ from toolpost.contracts.outcomes import Paused, outcome_to_dict
 from toolpost.contracts.questions import Answer, PendingAction, Question
 from toolpost.contracts.storage import JournalEntry, Store
 from toolpost.runtime.pauses import inner_calls
-from toolpost.runtime.pending import PendingActions
+from toolpost.runtime.pending import PendingActions, has_ended
 from toolpost.runtime.persistence import paused_outcome
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ _RETRY_S = 0.2
 _SWEEP_S = 5.0
 _PRUNE_S = 3600.0
 _MOST_OUTER = 1000
+_MOST_EVENTS = 1_000_000  # of a run
 _UNKNOWN_TTL_S = 365 * 24 * 3600.0
 
 
@@ -150,21 +151,21 @@ class Recovery:
                 await self._actions.resume_outer(ended)
 
     async def _end_calls(self, run: RunSummary) -> None:
-        """End the calls of an adopted run, without those that began since: they belong to running processes."""
-        events = await self._store.events.read(tenant=run.tenant, run_id=run.run_id, limit=run.events)
-        adopted = {event.call_id for event in events}
+        """End the open calls of an adopted run."""
         for call in await self._store.events.open_calls(run.run_id, tenant=run.tenant):
-            if call.call_id in adopted:
-                await self._end_call(call)
+            await self._end_call(call, run)
 
-    async def _end_call(self, call: RunSummary) -> None:
+    async def _end_call(self, call: RunSummary, run: RunSummary) -> None:
         """Emit the end of a call that a terminated process did not emit, from the journal.
 
         A call with an open intent is being run, or a person will be asked about it.
         """
         entry = await self._store.journal.find(call.call_id, "")
         actions = await self._store.pending.list(tenant=call.tenant, status=None, call_id=call.call_id)
+        if await self._has_continued(call, run):
+            return
         waiting = next((action for action in actions if action.status == "open"), None)
+        ended = next((action.outcome for action in actions if has_ended(action)), None)
         if entry is not None:
             if entry.done:
                 self._reporter.emit_recorded(call, entry.result)
@@ -173,12 +174,18 @@ class Recovery:
                 self._reporter.emit_pause(waiting, waiting)
         elif any(action.status == "claimed" for action in actions):  # by a running process
             return
-        elif outcomes := [
-            action.outcome for action in actions if action.outcome and action.outcome["status"] != "paused"
-        ]:
-            self._reporter.emit_recorded(call, outcomes[0])
+        elif ended is not None:
+            self._reporter.emit_recorded(call, ended)
         else:
             self._reporter.emit_end(call, self._reporter.interrupt(call))
+
+    async def _has_continued(self, call: RunSummary, run: RunSummary) -> bool:
+        """Return whether a call has events since its run was adopted: a running process began or resumed it.
+
+        Asked after its journal entry was read: a process emits an event before it writes a result.
+        """
+        events = await self._store.events.read(tenant=run.tenant, run_id=run.run_id, limit=_MOST_EVENTS)
+        return any(event.call_id == call.call_id and event.seq > run.events for event in events)
 
     async def _recover_intent(self, entry: JournalEntry) -> None:
         """Recover a call that began and never ended: create a question for an unsafe one, fail the others.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from toolpost.contracts.events import EventCode, StoredEvent
@@ -21,7 +21,7 @@ _UNSAFE = frozenset({"pay", "narrow", "wipe", "ask", "pack"})
 class Evidence(NamedTuple):
     """What is left of a world: its jobs and their effects, all events, questions, and the statements of the store.
 
-    `unknown` are the jobs whose outcome was asked about, `crowds` the processes with too many calls at once, and
+    `unknown` counts the jobs whose outcome was asked about, `crowds` are the processes with too many calls at once, and
     `revision_of` returns the revision of the tool that a question was about.
     """
 
@@ -31,7 +31,7 @@ class Evidence(NamedTuple):
     followed: Sequence[StoredEvent]
     actions: Sequence[PendingAction]
     problems: Sequence[str]
-    unknown: Collection[str]
+    unknown: int
     crowds: Sequence[str]
     disk_was_full: bool
     revision_of: Callable[[PendingAction], int | None]
@@ -130,18 +130,16 @@ def _failed_did_not_happen(evidence: Evidence) -> Iterator[str]:
 
 
 def _unknown_is_asked(evidence: Evidence) -> Iterator[str]:
-    """An unsafe effect has a recorded end, or a person was asked about it; it is never called interrupted."""
+    """An interrupted call that is reported as safe to repeat had no unsafe effect."""
     interrupted = {
-        event.call_id: event.run_id
+        event.call_id
         for event in evidence.events
         if event.code == EventCode.TOOL_CALL_FAILED and event.payload.get("error_code") == "interrupted"
     }
-    roots = {run_id for call_id, run_id in interrupted.items() if "." not in call_id}
-    for job in evidence.jobs:
-        if job.run_id in roots and job.tool in _UNSAFE and evidence.ledger.count(job.id):
-            completed = any(isinstance(reply.outcome, Completed) for reply in job.replies)
-            if not completed and job.id not in evidence.unknown:
-                yield f"{job.id} {job.tool}: reported as interrupted and safe to repeat, but it had an effect"
+    for effects in evidence.ledger.effects.values():
+        for effect in effects:
+            if effect.tool in _UNSAFE and effect.call_id in interrupted:
+                yield f"{effect.job} {effect.tool}: reported as interrupted and safe to repeat, but it had an effect"
 
 
 def _refused_never_runs(evidence: Evidence) -> Iterator[str]:

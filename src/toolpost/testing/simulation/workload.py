@@ -72,7 +72,7 @@ class ToolRun:
         if fault == "refuse":
             raise ToolConnectionError(f"{name} could not connect", sent=False)
         if ctx is not None:
-            effect = Effect(job, name, ctx.idempotency_key or "", amount, self._revision, self._process)
+            effect = Effect(job, name, ctx.idempotency_key or "", amount, self._revision, ctx.call_id)
             if name == "charge":
                 ledger.add_once(effect)
             else:

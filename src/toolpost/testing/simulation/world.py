@@ -39,7 +39,7 @@ class Effect(NamedTuple):
     key: str  # the idempotency key that the tool received
     amount: int
     revision: int
-    process: str
+    call_id: str
 
 
 class Ledger:
