@@ -1,7 +1,10 @@
 """The circuit breaker on a clock of its own."""
 
+from pathlib import Path
+
 import pytest
 
+from tests.stores.conftest import open_store
 from toolpost import ToolError
 from toolpost.errors import (
     ToolAuthError,
@@ -10,7 +13,7 @@ from toolpost.errors import (
     ToolRateLimitError,
     ToolServerError,
 )
-from toolpost.runtime.resilience import CircuitBreaker
+from toolpost.runtime.resilience import CircuitBreaker, RetryBudget
 from toolpost.stores.memory.parts import MemoryLimits
 
 
@@ -118,3 +121,21 @@ async def test_a_connection_that_broke_under_many_calls_is_one_failure(breaker: 
             error.incident = incident
             await breaker.failed(error)
     assert (breaker.failures, breaker.state) == (2, "closed")
+
+
+async def test_without_the_store_each_process_counts_its_own_failures_and_retries_nothing(tmp_path: Path) -> None:
+    now = [0.0]
+    async with open_store(tmp_path) as store:
+        (tmp_path / "limits.db").mkdir()  # as if the database could not be reached
+        breaker = CircuitBreaker("api", store.limits, clock=lambda: now[0])
+        await fail(breaker, 5)
+        with pytest.raises(ToolCircuitOpenError):
+            await breaker.admit("api.get", is_retry=True)
+        now[0] = 30.0
+        await breaker.admit("api.get")
+        with pytest.raises(ToolCircuitOpenError, match="probe"):
+            await breaker.admit("api.get")
+        await breaker.succeeded()
+
+        assert breaker.state == "closed"
+        assert not await RetryBudget("api", store.limits).withdraw()
