@@ -9,6 +9,7 @@ from tests.life_of_a_call.conftest import MakeBox
 from toolpost import Completed, ExternalToolConfig, Failed, ToolContext, tool
 from toolpost.contracts.errors import StoreError
 from toolpost.contracts.outcomes import outcome_to_dict
+from toolpost.contracts.questions import PendingAction
 from toolpost.errors import ToolConflictError
 
 ANN, BOB = "acme:ann", "acme:bob"
@@ -457,7 +458,7 @@ async def test_a_closed_toolbox_reaches_no_tool_any_more(make_box: MakeBox) -> N
     assert runs == []
 
 
-async def test_a_call_stopped_while_its_intent_is_taken_back_leaves_no_question(make_box: MakeBox) -> None:
+async def test_a_call_stopped_while_its_question_is_stored_leaves_no_question(make_box: MakeBox) -> None:
     reached, go = asyncio.Event(), asyncio.Event()
 
     @tool(side_effects="write")
@@ -465,23 +466,22 @@ async def test_a_call_stopped_while_its_intent_is_taken_back_leaves_no_question(
         await ctx.pause("why", prompt="Why?")
 
     async with make_box(ask) as box:
-        forget = box.store.journal.forget
+        add = box.store.pending.add
 
-        async def slow(call_id: str, step: str) -> None:
+        async def slow(action: PendingAction, **options: Any) -> PendingAction | None:
             reached.set()
             await go.wait()
-            await forget(call_id, step)
+            return await add(action, **options)
 
-        box.store.journal.forget = slow
+        box.store.pending.add = slow
         running = asyncio.create_task(box.call("ask", user=ANN, run_id="r"))
         await reached.wait()
         box.router.inflight.cancel("r")
         outcome = await running
         go.set()
         async with asyncio.timeout(20):
-            while await box.pending.list(by=ANN):
+            while await box.store.journal.find(outcome.call_id, "") or await box.pending.list(by=ANN):
                 await asyncio.sleep(0.01)
-        assert await box.store.journal.find(outcome.call_id, "") is None
         assert ends(await box.events(user=ANN, run_id="r")) == [400, 420]
     assert outcome.error.error_code == "cancelled"
 

@@ -160,9 +160,9 @@ async def test_a_program_that_ends_without_closing_loses_nothing(tmp_path: Path)
 
 async def test_what_must_be_kept_exactly_is_not_found_in_the_files(tmp_path: Path) -> None:
     async with open_store(tmp_path) as store:
+        await store.pending.add(question())
         await store.journal.begin(intent())
         await store.journal.finish("call_1", "", "the-exact-result")
-        await store.pending.add(question())
         await store.pending.claim(
             "ask_1", Answer(decision="answer", value="the-exact-answer"), by="acme:boss", at=1500.0
         )
@@ -179,8 +179,8 @@ async def test_what_must_be_kept_exactly_is_not_found_in_the_files(tmp_path: Pat
 @pytest.mark.parametrize("table", ["journal", "pending", "keys"])
 async def test_a_row_moved_to_another_user_does_not_open(tmp_path: Path, table: str) -> None:
     async with open_store(tmp_path) as store:
-        await store.journal.begin(intent())
         await store.pending.add(question())
+        await store.journal.begin(intent())
         await store.idempotency.reserve(ANN, "k1", key_record())
         await store.idempotency.settle(ANN, "k1", {"status": "completed"})
     with closing(sqlite3.connect(tmp_path / "toolpost.db")) as db, db:
