@@ -17,6 +17,7 @@
 # make test-postgres   the tests of stores, of whole calls, of the gateway and of agents on each PostgreSQL that is installed
 # make test-console   the web console: Vitest, its checkers, every page and journey in a real browser, figures, first load
 # make test-clients   clients that others wrote, installed at first (minutes), list and call through the gateway
+# make test-frameworks   adapters of more agent frameworks, installed at first (minutes), with their tests and pages
 # make docs    the examples in the documents only
 # make test-imports   import every module without modules that only POSIX has
 # make release   wheel, sdist and SBOM in dist/, tested as they are installed
@@ -39,7 +40,7 @@ PARTS := $(patsubst tools/parts/%.txt,.parts/%/.installed,$(filter-out %/llm.txt
 # Tests start hundreds of programs that import the package: it is compiled once, wherever bytecode is switched off, too.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup console card chromium demo test quick test-imports test-live release hooks check check-style check-mypy check-pyright check-layers check-console bench prove conformance demo-llm test-litellm test-llm test-peers test-n8n test-clients test-console test-postgres docs clean
+.PHONY: setup console card chromium demo test quick test-imports test-live release hooks check check-style check-mypy check-pyright check-layers check-console bench prove conformance demo-llm test-litellm test-llm test-peers test-n8n test-clients test-frameworks test-console test-postgres docs clean
 .DEFAULT_GOAL := setup
 
 setup: .venv/.installed node_modules/.installed $(PARTS) console card chromium
@@ -194,6 +195,10 @@ test-n8n: setup
 # Each client in Python has an environment of its own by a complete list, or that of a peer of the benchmarks.
 test-clients: setup .parts/inspector/.installed .parts/apps/.installed
 	$(BIN)/python -m pytest tests/gateway/test_clients.py tests/gateway/trial_clients.py
+
+# Each framework has an environment of its own by a complete list.
+test-frameworks: setup
+	$(BIN)/python -m pytest tests/adapters/frameworks/test_own_environments.py tests/adapters/frameworks/trial_all.py
 
 # Without workers: the tests share the browser, and measure.
 test-console: .venv/.installed console chromium check-console

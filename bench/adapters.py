@@ -32,7 +32,7 @@ from toolpost.adapters.pydantic_ai import toolset
 from toolpost.cli.output import Output
 from toolpost.cli.stdout_guard import guard_stdout
 from toolpost.contracts.spec import ToolDefinition
-from toolpost.schema.provider_dialects import DIALECTS, Dialect, violations
+from toolpost.schema.provider_dialects import DIALECTS, ProviderDialect, violations
 from toolpost.schema.provider_schemas import ToolCompiler
 from toolpost.sources.openapi.loader import read_api
 from toolpost.sources.openapi.model_view import fit_to_budget
@@ -192,7 +192,7 @@ def measure_providers(tick: Tick, *, folder: Path | None = None) -> Figure:
     )
 
 
-def _provider_row(dialect: Dialect, tools: Sequence[ToolDefinition]) -> Row:
+def _provider_row(dialect: ProviderDialect, tools: Sequence[ToolDefinition]) -> Row:
     compiler = ToolCompiler(dialect.provider)
     share = COMPILED / len(tools)
     with undisturbed():
@@ -213,7 +213,7 @@ def _provider_row(dialect: Dialect, tools: Sequence[ToolDefinition]) -> Row:
     }
 
 
-def _is_accepted(tool: ToolDefinition, dialect: Dialect) -> bool:
+def _is_accepted(tool: ToolDefinition, dialect: ProviderDialect) -> bool:
     return next(violations(tool.parameters, dialect), None) is None
 
 

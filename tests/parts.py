@@ -60,6 +60,12 @@ def python_of_openai_agents() -> Path:
     return found(".parts/openai_agents/bin/python")
 
 
+def python_of_framework(name: str) -> Path | None:
+    """The interpreter beside another agent framework; None before `make test-frameworks` has installed it."""
+    home = home_of(name, root=ROOT / "tests/adapters/frameworks")
+    return home / "bin/python" if (home / "installed").exists() else None
+
+
 def python_of_llm() -> Path:
     """The interpreter beside a small language model and what runs it."""
     return found(".parts/llm/bin/python", "make test-llm")

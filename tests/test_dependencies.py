@@ -99,6 +99,7 @@ NEEDED = {
 PART_OF = {"fastmcp-slim": "fastmcp", "pydantic_core": "pydantic"}  # required by the other one
 OF_THE_CALLER = {  # imported where the framework runs the tools, so it is there
     ("adapters/langchain", "langgraph"),
+    ("adapters/google_adk", "google"),
     ("adapters/openai_agents", "agents"),
     ("adapters/pydantic_ai", "pydantic-ai-slim"),
 }

@@ -16,7 +16,7 @@ failed = []
 for module in pkgutil.walk_packages(toolpost.__path__, "toolpost."):
     if module.name in ("toolpost.__main__", "toolpost.processes.supervisor_program") or ".knime" in module.name:
         continue  # these are run by other programs: Python itself, the supervisor, KNIME
-    if module.name in ("toolpost.adapters.openai_agents",):
+    if module.name in ("toolpost.adapters.google_adk", "toolpost.adapters.openai_agents"):
         continue  # adapters of frameworks that are installed in environments of their own
     try:
         importlib.import_module(module.name)

@@ -7,7 +7,7 @@ import pytest
 
 from tests.adapters.frameworks.shelf import Shelf, toolbox
 from toolpost import Completed, Failed, Paused, Toolbox, tool
-from toolpost.adapters.framework_tools import FrameworkTool, ToolListing, block_in_loop
+from toolpost.adapters.framework_tools import FrameworkTool, FrameworkTools, block_in_loop
 
 ANN, BOSS = "acme:ann", "acme:boss"
 
@@ -24,20 +24,20 @@ async def box(shelf: Shelf) -> AsyncIterator[Toolbox]:
 
 
 async def one(box: Toolbox, name: str) -> FrameworkTool:
-    (tool,) = await ToolListing(box, user=ANN, only=[name]).read()
+    (tool,) = await FrameworkTools(box, user=ANN, only=[name]).read()
     return tool
 
 
 async def test_only_selects_tools_by_name_collection_and_pattern(box: Toolbox) -> None:
     box.registry.define_collection("numbers", ["add"])
 
-    chosen = await ToolListing(box, only=["numbers", "wi*", "page"]).read()
+    chosen = await FrameworkTools(box, only=["numbers", "wi*", "page"]).read()
 
     assert [tool.name for tool in chosen] == ["add", "wipe", "page"]
 
 
 async def test_the_user_is_read_from_the_context_of_each_call(box: Toolbox, shelf: Shelf) -> None:
-    (wipe,) = await ToolListing(box, user=lambda context: f"acme:{context}", only=["wipe"]).read()
+    (wipe,) = await FrameworkTools(box, user=lambda context: f"acme:{context}", only=["wipe"]).read()
 
     for user in ("ann", "bo"):
         waiting = await wipe.call({"disk": "sda"}, call_id=user, context=user)
@@ -115,7 +115,7 @@ async def test_a_toolbox_whose_loop_has_ended_is_an_error(shelf: Shelf) -> None:
         opened.append(box)
 
     await asyncio.to_thread(lambda: asyncio.run(open_and_leave()))
-    (add, *_) = ToolListing(opened[0]).catalog(opened[0])
+    (add, *_) = FrameworkTools(opened[0]).catalog(opened[0])
 
     with pytest.raises(RuntimeError, match="does not run any more"):
         await add.call({"a": 1, "b": 2}, call_id=None)
@@ -128,7 +128,7 @@ async def test_code_that_blocks_the_loop_of_the_toolbox_is_refused(box: Toolbox)
 
 
 async def test_schemas_are_compiled_for_a_provider_and_arguments_converted_back(box: Toolbox) -> None:
-    (order,) = await ToolListing(box, only=["order"], provider="openai-strict").read()
+    (order,) = await FrameworkTools(box, only=["order"], provider="openai-strict").read()
     (shown,) = order.parameters["properties"]
 
     done = await order.call({shown: "age"}, call_id="c1")
@@ -146,7 +146,7 @@ async def test_a_tool_that_cannot_be_shown_is_skipped_with_one_warning(box: Tool
         return ""
 
     box.registry.register(choose)
-    listing = ToolListing(box, only=["add", "choose"], provider="openai-strict")
+    listing = FrameworkTools(box, only=["add", "choose"], provider="openai-strict")
 
     with pytest.warns(
         UserWarning, match=r"tool 'choose' is left out: \$: its enums have more than 1000 options"

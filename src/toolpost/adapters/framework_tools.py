@@ -110,7 +110,7 @@ class FrameworkTool:
         return self.shown.from_model(values) if is_object(values) else arguments
 
 
-class ToolListing:
+class FrameworkTools:
     """The tools of a Toolbox, or of a table, for a framework; every reading has those of the catalog at that time.
 
     `only` selects tools by name, collection or pattern. Calls are for `user`, by default the local user, or the user of

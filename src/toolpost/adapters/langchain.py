@@ -12,8 +12,8 @@ from pydantic import PrivateAttr
 from toolpost.adapters.framework_tools import (
     ANY_PROVIDER,
     FrameworkTool,
+    FrameworkTools,
     Receive,
-    ToolListing,
     block_in_loop,
     describe_pause,
 )
@@ -51,7 +51,7 @@ async def tools(
     collection or pattern. Schemas are compiled for the `provider` of the model, or else by LangChain.
     """
     return [
-        LangchainTool.of(tool) for tool in await ToolListing(source, user=user, only=only, provider=provider).read()
+        LangchainTool.of(tool) for tool in await FrameworkTools(source, user=user, only=only, provider=provider).read()
     ]
 
 
@@ -154,7 +154,7 @@ class LangchainToolConverter:
 
     def to_langchain_tool(self, tool: TableTool) -> StructuredTool:
         """Return a tool of LangChain that calls a tool of the table, of any type."""
-        (shown,) = ToolListing([tool]).rows([tool])
+        (shown,) = FrameworkTools([tool]).rows([tool])
         return LangchainTool.of(shown)
 
     to_langchain_tool_from_mcp = to_langchain_tool

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
-from toolpost.adapters.framework_tools import ANY_PROVIDER, FrameworkTool, ToolListing, describe_pause
+from toolpost.adapters.framework_tools import ANY_PROVIDER, FrameworkTool, FrameworkTools, describe_pause
 from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.outcomes import Failed, Outcome, Paused, outcome_to_dict
 from toolpost.runtime.model_messages import model_text
@@ -43,7 +43,7 @@ async def tools(
     pattern. A call is identified by the call id of the model; `thread` returns the id of a conversation, for models
     whose call ids are unique in a conversation only.
     """
-    return [_of(tool, thread) for tool in await ToolListing(source, user=user, only=only, provider=provider).read()]
+    return [_of(tool, thread) for tool in await FrameworkTools(source, user=user, only=only, provider=provider).read()]
 
 
 async def waiting(result: RunResultBase) -> list[dict[str, Any]]:

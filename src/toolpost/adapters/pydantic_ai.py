@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from toolpost.adapters.framework_tools import ANY_PROVIDER, FrameworkTool, ToolListing, describe_pause
+from toolpost.adapters.framework_tools import ANY_PROVIDER, FrameworkTool, FrameworkTools, describe_pause
 from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.outcomes import Completed, Failed, Outcome, Paused, outcome_to_dict
 from toolpost.runtime.model_messages import model_text
@@ -41,7 +41,7 @@ def toolset(
     run context. `only` selects tools by name, collection or pattern. To let calls wait for a person, give the agent
     `DeferredToolRequests` among its output types.
     """
-    return ToolboxToolset(ToolListing(source, user=user, only=only, provider=provider), id=id)
+    return ToolboxToolset(FrameworkTools(source, user=user, only=only, provider=provider), id=id)
 
 
 @dataclass(kw_only=True)
@@ -59,7 +59,7 @@ class ToolboxToolset(AbstractToolset[Any]):
     the framework's approval decides nothing. The `metadata` of a result is the outcome as data.
     """
 
-    def __init__(self, listing: ToolListing, *, id: str) -> None:
+    def __init__(self, listing: FrameworkTools, *, id: str) -> None:
         self._listing = listing
         self._id = id
 

@@ -40,7 +40,7 @@ _STRICT_FORMATS = frozenset({"date-time", "time", "date", "duration", "email", "
 _GEMINI_FORMATS = frozenset({"date-time", "enum", "int32", "int64", "float", "double"})
 
 
-class Dialect(NamedTuple):
+class ProviderDialect(NamedTuple):
     """The rules of one provider.
 
     `keywords` are those that schemas may have; None allows all. If `inlines`, references are not allowed; if `closed`,
@@ -69,11 +69,11 @@ class Dialect(NamedTuple):
         return self.keywords is not None or self.inlines
 
 
-DIALECTS: Mapping[Provider, Dialect] = {
+DIALECTS: Mapping[Provider, ProviderDialect] = {
     dialect.provider: dialect
     for dialect in (
-        Dialect("openai", longest_description=1024),
-        Dialect(
+        ProviderDialect("openai", longest_description=1024),
+        ProviderDialect(
             "openai-strict",
             keywords=_STRICT,
             formats=_STRICT_FORMATS,
@@ -86,8 +86,8 @@ DIALECTS: Mapping[Provider, Dialect] = {
             most_properties=5000,
             most_options=1000,
         ),
-        Dialect("anthropic"),
-        Dialect(
+        ProviderDialect("anthropic"),
+        ProviderDialect(
             "gemini",
             keywords=_GEMINI,
             formats=_GEMINI_FORMATS,
@@ -97,21 +97,21 @@ DIALECTS: Mapping[Provider, Dialect] = {
             untyped=False,
             text_enums=True,
         ),
-        Dialect("bedrock", inlines=True, bare_root=True),
-        Dialect("mistral"),
-        Dialect("json"),
+        ProviderDialect("bedrock", inlines=True, bare_root=True),
+        ProviderDialect("mistral"),
+        ProviderDialect("json"),
     )
 }
 
 
-class Violation(NamedTuple):
+class RejectedField(NamedTuple):
     """A part of a schema that a provider rejects: the JSON path of the field, and the reason."""
 
     field: str
     reason: str
 
 
-def violations(schema: JsonSchema, dialect: Dialect) -> Iterator[Violation]:
+def violations(schema: JsonSchema, dialect: ProviderDialect) -> Iterator[RejectedField]:
     """Yield the parts of the schema of a tool's arguments that a provider rejects."""
     yield from _root_violations(schema, dialect)
     properties = options = 0
@@ -123,60 +123,62 @@ def violations(schema: JsonSchema, dialect: Dialect) -> Iterator[Violation]:
         properties += len(declared) if is_object(declared) else 0
         options += len(part["enum"]) if is_array(part.get("enum")) else 0
         if dialect.most_levels is not None and level > dialect.most_levels and is_object(declared):
-            yield Violation(path, f"objects are nested deeper than {dialect.most_levels} levels")
+            yield RejectedField(path, f"objects are nested deeper than {dialect.most_levels} levels")
         for inner in subschemas(part):
             where = f"{path}.{inner.keyword}" if inner.key is None else f"{path}.{inner.keyword}.{inner.key}"
             stack.append((where, inner.schema, level + (inner.keyword == "properties")))
     if dialect.most_properties is not None and properties > dialect.most_properties:
-        yield Violation("$", f"it has more than {dialect.most_properties} properties")
+        yield RejectedField("$", f"it has more than {dialect.most_properties} properties")
     if dialect.most_options is not None and options > dialect.most_options:
-        yield Violation("$", f"its enums have more than {dialect.most_options} options")
+        yield RejectedField("$", f"its enums have more than {dialect.most_options} options")
 
 
-def _root_violations(schema: JsonSchema, dialect: Dialect) -> Iterator[Violation]:
+def _root_violations(schema: JsonSchema, dialect: ProviderDialect) -> Iterator[RejectedField]:
     if schema.get("type") != "object" or not is_object(schema.get("properties")):
-        yield Violation("$", "the schema is not an object with properties")
+        yield RejectedField("$", "the schema is not an object with properties")
     for keyword in _NOT_AT_THE_TOP:
         if keyword in schema:
-            yield Violation(f"$.{keyword}", f"{keyword} is not allowed at the root")
+            yield RejectedField(f"$.{keyword}", f"{keyword} is not allowed at the root")
     if dialect.bare_root:
         for keyword in schema.keys() - {"type", "properties", "required"}:
-            yield Violation(f"$.{keyword}", f"{keyword} is not allowed at the root")
+            yield RejectedField(f"$.{keyword}", f"{keyword} is not allowed at the root")
 
 
-def _own_violations(part: JsonSchema, dialect: Dialect, path: str) -> Iterator[Violation]:
+def _own_violations(part: JsonSchema, dialect: ProviderDialect, path: str) -> Iterator[RejectedField]:
     for name in part["properties"] if is_object(part.get("properties")) else ():
         if not dialect.property_name.fullmatch(name):
-            yield Violation(f"{path}.properties.{name}", "the name has other characters, or too many")
+            yield RejectedField(f"{path}.properties.{name}", "the name has other characters, or too many")
     if dialect.inlines:
-        yield from (Violation(f"{path}.{word}", "references are not allowed") for word in REFERENCES if word in part)
+        yield from (
+            RejectedField(f"{path}.{word}", "references are not allowed") for word in REFERENCES if word in part
+        )
     if dialect.keywords is None:
         return
     for word in part.keys() - dialect.keywords:
-        yield Violation(f"{path}.{word}", f"the keyword {word} is not supported")
+        yield RejectedField(f"{path}.{word}", f"the keyword {word} is not supported")
     if "format" in part and dialect.formats is not None and part["format"] not in dialect.formats:
-        yield Violation(f"{path}.format", f"the format {part['format']!r} is not supported")
+        yield RejectedField(f"{path}.format", f"the format {part['format']!r} is not supported")
     yield from _type_violations(part, dialect, path)
 
 
-def _type_violations(part: JsonSchema, dialect: Dialect, path: str) -> Iterator[Violation]:
+def _type_violations(part: JsonSchema, dialect: ProviderDialect, path: str) -> Iterator[RejectedField]:
     kind = part.get("type")
     if not isinstance(kind, str) and "anyOf" not in part:
-        yield Violation(path, "it has no single type and no alternatives")
+        yield RejectedField(path, "it has no single type and no alternatives")
     if dialect.text_enums and any(not isinstance(option, str) for option in part.get("enum", ())):
-        yield Violation(f"{path}.enum", "an option is not a string")
+        yield RejectedField(f"{path}.enum", "an option is not a string")
     if kind == "array" and not is_object(part.get("items")):
-        yield Violation(path, "an array has no schema of its items")
+        yield RejectedField(path, "an array has no schema of its items")
     if kind == "object" and not is_object(part.get("properties")):
-        yield Violation(path, "an object has no properties")
+        yield RejectedField(path, "an object has no properties")
     if kind == "object" and dialect.requires_all:
         if part.get("additionalProperties") is not False:
-            yield Violation(path, "additionalProperties is not false")
+            yield RejectedField(path, "additionalProperties is not false")
         if set(part.get("required", ())) != set(part.get("properties", {})):
-            yield Violation(path, "it does not require all its properties")
+            yield RejectedField(path, "it does not require all its properties")
 
 
-def dialect_of(provider: str) -> Dialect:
+def dialect_of(provider: str) -> ProviderDialect:
     """Return the rules of a provider; ValueError lists the known ones."""
     for name, dialect in DIALECTS.items():
         if name == provider:
@@ -184,7 +186,7 @@ def dialect_of(provider: str) -> Dialect:
     raise ValueError(f"unknown provider {provider!r}; use one of: {', '.join(DIALECTS)}")
 
 
-def shorten(description: Any, dialect: Dialect) -> str:
+def shorten(description: Any, dialect: ProviderDialect) -> str:
     """Return a description within the provider's limit."""
     text, longest = str(description or ""), dialect.longest_description
     return text if longest is None or len(text) <= longest else f"{text[: longest - 1]}…"

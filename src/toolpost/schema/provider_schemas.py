@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from toolpost.contracts.spec import JsonSchema, ToolDefinition
 from toolpost.schema.json_values import compact_encoder, is_array, is_object, json_type
-from toolpost.schema.provider_dialects import ANNOTATIONS, Dialect, Provider, dialect_of, shorten
+from toolpost.schema.provider_dialects import ANNOTATIONS, Provider, ProviderDialect, dialect_of, shorten
 from toolpost.schema.provider_view import ArgumentMap, fit_schema
 from toolpost.schema.subschemas import SchemaDocument, replace_subschemas
 from toolpost.schema.unions import split_types
@@ -224,7 +224,7 @@ class _KnownTool(NamedTuple):
     schema: CompiledSchema | LeftOut
 
 
-def compile_schema(schema: JsonSchema, dialect: Dialect, *, name: str = "") -> CompiledSchema | LeftOut:
+def compile_schema(schema: JsonSchema, dialect: ProviderDialect, *, name: str = "") -> CompiledSchema | LeftOut:
     """Compile the schema of a tool's arguments, or return the field because of which it cannot be shown."""
     try:
         names = fit_schema(schema, property_name=dialect.property_name)
@@ -255,7 +255,7 @@ class _Shown(NamedTuple):
 class _Rewriter:
     """Rewrites one schema into a dialect."""
 
-    def __init__(self, dialect: Dialect, root: JsonSchema) -> None:
+    def __init__(self, dialect: ProviderDialect, root: JsonSchema) -> None:
         self._dialect = dialect
         self._root = root
         self._document: SchemaDocument | None = None

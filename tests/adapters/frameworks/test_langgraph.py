@@ -88,3 +88,13 @@ class TestLangGraph(AdapterTests):
 
         assert "the arguments are not JSON" in await add.ainvoke('{"a": 2, ')
         assert shelf.added == []
+
+    async def test_progress_is_in_the_custom_stream_of_the_graph(self, box: Toolbox) -> None:
+        made = [{"name": "page", "args": {}, "id": "page_2", "type": "tool_call"}]
+        graph = agent(Scripted(calls=made), ToolNode(await langchain.tools(box)))
+        thread = {"configurable": {"thread_id": str(next(THREADS))}}
+
+        stream = graph.astream({"messages": [HumanMessage("go")]}, thread, stream_mode="custom")
+        received = [(one["tool"], one["text"], one["fraction"]) async for one in stream]
+
+        assert received == [("page", "half of it", 0.5)]

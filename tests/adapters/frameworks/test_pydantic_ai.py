@@ -1,17 +1,18 @@
 """The adapter for Pydantic AI."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterable, Sequence
 from typing import Any
 
 import pytest
 from pydantic_ai import Agent, DeferredToolRequests
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.test import TestModel
 
 from tests.adapters.frameworks.driver import Call, Driver, Result, Run
 from tests.adapters.frameworks.suite import AdapterTests
 from toolpost import Toolbox
-from toolpost.adapters.pydantic_ai import toolset
+from toolpost.adapters.pydantic_ai import ToolProgress, toolset
 
 
 class PydanticAI:
@@ -58,3 +59,15 @@ class TestPydanticAI(AdapterTests):
     @pytest.fixture
     def driver(self) -> Driver:
         return PydanticAI()
+
+    async def test_progress_is_an_event_of_the_run(self, box: Toolbox) -> None:
+        received: list[Any] = []
+
+        async def receive(_: Any, events: AsyncIterable[Any]) -> None:
+            received.extend([event async for event in events if isinstance(event, ToolProgress)])
+
+        agent = Agent(TestModel(call_tools=["page"]), toolsets=[toolset(box)])
+        await agent.run("go", event_stream_handler=receive)
+
+        (event,) = received
+        assert (event.tool_name, event.facts["text"], event.facts["fraction"]) == ("page", "half of it", 0.5)

@@ -1,0 +1,29 @@
+"""Adapters of more frameworks: `make test-frameworks` installs each in minutes, and runs its tests and its page."""
+
+from pathlib import Path
+
+import pytest
+
+from bench.envs import environment
+from tests.adapters.frameworks.test_own_environments import HERE, run_trial
+from tests.docs.blocks import ROOT, blocks, page_name
+from tests.docs.reader import Reader
+
+pytestmark = pytest.mark.programs
+FRAMEWORKS = ["google_adk"]
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_the_adapter_of_a_framework(framework: str) -> None:
+    run_trial(environment(framework, root=HERE), f"trial_{framework}")
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_the_page_of_a_framework_shows_what_its_program_prints(framework: str, tmp_path: Path) -> None:
+    environment(framework, root=HERE)
+    page, reader = ROOT / "docs" / "frameworks" / f"{framework}.md", Reader(tmp_path)
+
+    for block in blocks(page.read_text(encoding="utf-8"), page=page_name(page)):
+        reader.follow(block)
+
+    assert not reader.unrun
