@@ -45,7 +45,7 @@ _WITHOUT_SYNC = "SET LOCAL synchronous_commit = off"
 _PUBLISH = f"SELECT pg_notify('{CHANNEL}', %s)"
 
 
-class Notifications:
+class PostgresNotifications:
     """Collects what a transaction changed, and notifies all processes after its commit.
 
     They are not part of the transaction: until the commit is on disk, they would lock the notifications of the whole

@@ -8,9 +8,9 @@ from toolpost.contracts.clock import Clock
 from toolpost.stores.chain import LogKey
 from toolpost.stores.changes import Changes
 from toolpost.stores.encryption import RowCipher
-from toolpost.stores.postgres.changes import Notifications
-from toolpost.stores.postgres.database import Connection, Reader
-from toolpost.stores.postgres.event_appender import EventAppender
+from toolpost.stores.postgres.changes import PostgresNotifications
+from toolpost.stores.postgres.database import Connection, PostgresReader
+from toolpost.stores.postgres.event_appender import PostgresEventAppender
 from toolpost.stores.postgres.liveness import Leases
 from toolpost.stores.writer import Writer
 
@@ -22,12 +22,12 @@ class PostgresContext(NamedTuple):
     """
 
     writer: Writer[Connection]
-    reader: Reader
-    appender: EventAppender
+    reader: PostgresReader
+    appender: PostgresEventAppender
     cipher: RowCipher
     liveness: Leases
     changes: Changes
-    notifications: Notifications
+    notifications: PostgresNotifications
     clock: Clock
     key: LogKey
 

@@ -228,7 +228,7 @@ def constant(sql: str) -> LiteralString:
     return cast("LiteralString", unchecked)
 
 
-class Reader:
+class PostgresReader:
     """Runs queries in threads, on a few connections that are opened when they are needed."""
 
     def __init__(self, database: Database) -> None:

@@ -111,7 +111,7 @@ class _Numbers:
     runs: int = 0
 
 
-class EventAppender:
+class PostgresEventAppender:
     """Appends events within the writer's transactions; caches the heads of recent runs and the own part of the ledger.
 
     A head in the cache may be old, because another process has appended to the run. Then the transaction raises

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from toolpost.contracts.errors import StoreError
 from toolpost.contracts.limits import BreakerStatus, GateStatus, Rate, Troubles, limits_unavailable
 from toolpost.stores.breaker_rules import FORGET_BREAKER_S, BreakerRecord
-from toolpost.stores.postgres.database import FAULTS, Connection, Database, Reader, is_lost, roll_back
+from toolpost.stores.postgres.database import FAULTS, Connection, Database, PostgresReader, is_lost, roll_back
 from toolpost.stores.threads import Block, Take
 
 if TYPE_CHECKING:
@@ -77,7 +77,9 @@ class PostgresLimits:
 
     is_shared = True
 
-    def __init__(self, database: Database, reader: Reader, leases: Leases, clock: Clock, threads: StoreThreads) -> None:
+    def __init__(
+        self, database: Database, reader: PostgresReader, leases: Leases, clock: Clock, threads: StoreThreads
+    ) -> None:
         self._reader = reader
         self._leases = leases
         self._now = clock.monotonic

@@ -39,23 +39,23 @@ from toolpost.stores.encryption import RowCipher
 from toolpost.stores.ledger import Ledger
 from toolpost.stores.postgres import transfer
 from toolpost.stores.postgres.calls import PostgresCancelStore, PostgresIdempotencyStore, PostgresJournal
-from toolpost.stores.postgres.changes import SLOW_POLL_S, Listener, Notifications, read_states
+from toolpost.stores.postgres.changes import SLOW_POLL_S, Listener, PostgresNotifications, read_states
 from toolpost.stores.postgres.checks import check_database
 from toolpost.stores.postgres.context import PostgresContext
 from toolpost.stores.postgres.database import (
     Connection,
     Database,
-    Reader,
+    PostgresReader,
     constant,
     migrate,
 )
-from toolpost.stores.postgres.event_appender import EventAppender, open_ledger
+from toolpost.stores.postgres.event_appender import PostgresEventAppender, open_ledger
 from toolpost.stores.postgres.event_log import PostgresEventLog, read_next_segments
 from toolpost.stores.postgres.key_rotation import check_key
 from toolpost.stores.postgres.limits import PostgresLimits
 from toolpost.stores.postgres.liveness import LEASE_S, Leases
 from toolpost.stores.postgres.shared_statements import SharedPostgres
-from toolpost.stores.postgres.transactions import TransactionRunner
+from toolpost.stores.postgres.transactions import PostgresTransactions
 from toolpost.stores.registry import StoreCheck, StoreOptions
 from toolpost.stores.sessions import EncryptedSessionStore
 from toolpost.stores.sql.artifacts import SQLArtifactStore
@@ -255,11 +255,11 @@ def open_database(
     """Connect to a database, migrate it, and register this process; StoreError contains the reason and the remedy."""
     database, rows = Database(url), RowCipher(cipher)
     db, leases = _connect(database, cipher, partial(Leases, clock=clock, lease_s=lease_s, probation_s=probation_s))
-    appender = EventAppender(leases)
-    reader = Reader(database)
-    notifications = Notifications()
+    appender = PostgresEventAppender(leases)
+    reader = PostgresReader(database)
+    notifications = PostgresNotifications()
     changes = Changes(lambda topics: reader.query(lambda db: read_states(db, topics)), _unknown, poll_s=SLOW_POLL_S)
-    transactions = TransactionRunner(
+    transactions = PostgresTransactions(
         database, appender, leases, notifications, db=db, clock=clock, before_commit=threads.before_commit
     )
     writer = Writer[Connection](

@@ -15,7 +15,7 @@ from psycopg import errors
 from toolpost.contracts.clock import SYSTEM_CLOCK, Clock
 from toolpost.contracts.errors import StoreError
 from toolpost.contracts.events import RunEvent
-from toolpost.stores.postgres.changes import Notifications, publish_end
+from toolpost.stores.postgres.changes import PostgresNotifications, publish_end
 from toolpost.stores.postgres.database import (
     FAULTS,
     Connection,
@@ -25,7 +25,12 @@ from toolpost.stores.postgres.database import (
     is_lost,
     roll_back,
 )
-from toolpost.stores.postgres.event_appender import POSITION_BITS, EventAppender, LeaseLostError, RunChangedError
+from toolpost.stores.postgres.event_appender import (
+    POSITION_BITS,
+    LeaseLostError,
+    PostgresEventAppender,
+    RunChangedError,
+)
 from toolpost.stores.postgres.liveness import Leases
 from toolpost.stores.run_chains import RunName
 from toolpost.stores.threads import DAEMON_THREADS
@@ -63,7 +68,7 @@ class _Attempt(NamedTuple):
     is_careful: bool = False
 
 
-class TransactionRunner:
+class PostgresTransactions:
     """Runs batches as transactions on the only connection of this process that writes.
 
     Statements of a kind run together, and functions one by one, each in a savepoint. After a conflict with another
@@ -76,9 +81,9 @@ class TransactionRunner:
     def __init__(
         self,
         database: Database,
-        appender: EventAppender,
+        appender: PostgresEventAppender,
         leases: Leases,
-        notifications: Notifications,
+        notifications: PostgresNotifications,
         *,
         db: Connection | None = None,
         clock: Clock = SYSTEM_CLOCK,
@@ -227,8 +232,8 @@ class _Batch:
     def __init__(
         self,
         database: Database,
-        appender: EventAppender,
-        notifications: Notifications,
+        appender: PostgresEventAppender,
+        notifications: PostgresNotifications,
         db: Connection,
         *,
         is_careful: bool,

@@ -10,7 +10,7 @@ from toolpost.contracts.events import EventCode, StoredEvent
 from toolpost.contracts.outcomes import Completed, Failed
 from toolpost.contracts.questions import PendingAction
 from toolpost.testing.simulation.workload import STEPS
-from toolpost.testing.simulation.world import Job, Ledger
+from toolpost.testing.simulation.world import EffectLedger, SimulatedJob
 
 _ENDS = frozenset({EventCode.TOOL_CALL_COMPLETED, EventCode.TOOL_CALL_FAILED})
 _NOTHING_RAN = frozenset({"approval_denied", "question_expired", "not_executed"})
@@ -25,8 +25,8 @@ class Evidence(NamedTuple):
     `revision_of` returns the revision of the tool that a question was about.
     """
 
-    jobs: Sequence[Job]
-    ledger: Ledger
+    jobs: Sequence[SimulatedJob]
+    ledger: EffectLedger
     events: Sequence[StoredEvent]
     followed: Sequence[StoredEvent]
     actions: Sequence[PendingAction]
@@ -110,7 +110,7 @@ def _completed_happened(evidence: Evidence) -> Iterator[str]:
                 yield f"{effect} {job.tool}: completed without an effect"
 
 
-def _effects_of(job: Job) -> tuple[str, ...]:
+def _effects_of(job: SimulatedJob) -> tuple[str, ...]:
     """Return the ledger entries that a completed job has."""
     if job.tool == "look":
         return ()

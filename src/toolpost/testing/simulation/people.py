@@ -13,7 +13,7 @@ from toolpost.contracts.events import StoredEvent
 from toolpost.contracts.outcomes import Failed, Outcome, Paused
 from toolpost.contracts.questions import PendingAction
 from toolpost.testing.simulation.process import DisconnectedError, SimulatedProcess
-from toolpost.testing.simulation.world import BOSS, Job, Ledger, Reply, root_job
+from toolpost.testing.simulation.world import BOSS, EffectLedger, SimulatedJob, SimulatedReply, root_job
 
 T = TypeVar("T")
 _LATER = frozenset({"in_progress", "outcome_unknown"})  # conflicts of a key whose call has not ended
@@ -43,10 +43,10 @@ class Network:
         await asyncio.sleep(self.random.random() * most_s)
 
 
-class Client:
+class SimulatedClient:
     """Sends the calls of one job, and repeats those without an answer that have an idempotency key."""
 
-    def __init__(self, network: Network, job: Job) -> None:
+    def __init__(self, network: Network, job: SimulatedJob) -> None:
         self._network = network
         self._job = job
 
@@ -69,7 +69,7 @@ class Client:
         while True:
             asked_at = network.now()
             outcome = await self._call()
-            job.replies.append(Reply(asked_at, network.now(), outcome))
+            job.replies.append(SimulatedReply(asked_at, network.now(), outcome))
             network.tell(f"{job.id} {job.tool}: {job.replies[-1].code}")
             if job.key is None:  # nobody may send it again
                 return await self._wait(outcome) if isinstance(outcome, Paused) else None
@@ -110,7 +110,7 @@ class Client:
             except PendingNotFoundError:
                 return  # the call was cancelled while the question was being written
             if not isinstance(outcome, Paused):
-                job.replies.append(Reply(asked_at, network.now(), outcome))
+                job.replies.append(SimulatedReply(asked_at, network.now(), outcome))
                 network.tell(f"{job.id} {job.tool}: {job.replies[-1].code} after a question")
                 return
             await network.pause()
@@ -126,7 +126,7 @@ class Client:
             network.tell(f"{job.id} not cancelled: {error}")
 
 
-def _comes_later(outcome: Outcome, earlier: Sequence[Reply]) -> bool:
+def _comes_later(outcome: Outcome, earlier: Sequence[SimulatedReply]) -> bool:
     """Return whether a call with a key has to be repeated to learn its end."""
     if not isinstance(outcome, Failed):
         return isinstance(outcome, Paused)
@@ -138,7 +138,7 @@ def _comes_later(outcome: Outcome, earlier: Sequence[Reply]) -> bool:
 class Approver:
     """Answers the questions of all jobs by their plans, often twice, and reports the truth about unknown outcomes."""
 
-    def __init__(self, network: Network, jobs: Sequence[Job], ledger: Ledger) -> None:
+    def __init__(self, network: Network, jobs: Sequence[SimulatedJob], ledger: EffectLedger) -> None:
         self._network = network
         self._jobs = {job.id: job for job in jobs}
         self._ledger = ledger
@@ -176,7 +176,7 @@ class Approver:
                 group.create_task(self._click(action, plan))
         self._busy.discard(action.id)  # it may still be open
 
-    async def _click(self, action: PendingAction, plan: Job) -> None:
+    async def _click(self, action: PendingAction, plan: SimulatedJob) -> None:
         network = self._network
         await network.pause(0.05)
         decision = self._decision(action, plan)
@@ -190,7 +190,7 @@ class Approver:
             if isinstance(error, ToolConflictError) and error.error_code in ("tool_changed", "outer_failed"):
                 self._refused.add(action.id)
 
-    def _decision(self, action: PendingAction, plan: Job) -> str:
+    def _decision(self, action: PendingAction, plan: SimulatedJob) -> str:
         job, kind = str(action.arguments["job"]), action.question.kind
         if kind == "approval":
             if action.id in self._refused or plan.decision == "deny":
@@ -212,7 +212,7 @@ def _code(outcome: Outcome) -> str:
     return outcome.error.error_code if isinstance(outcome, Failed) else outcome.status
 
 
-async def _answer(box: Toolbox, action: PendingAction, plan: Job, decision: str) -> Outcome:
+async def _answer(box: Toolbox, action: PendingAction, plan: SimulatedJob, decision: str) -> Outcome:
     if decision == "change":
         changes = [{"op": "replace", "path": "/amount", "value": plan.changed_amount}]
         return await box.approve(action.id, by=BOSS, changes=changes)

@@ -23,10 +23,10 @@ from toolpost.policy.log_redaction import LOGGERS
 from toolpost.testing.simulation.auditor import Evidence, audit
 from toolpost.testing.simulation.faults import NO_FAULTS, CrashPoint, FaultRates, Faults
 from toolpost.testing.simulation.loop import Scheduler, SimulatedLoop
-from toolpost.testing.simulation.people import Approver, Client, Follower, Network
+from toolpost.testing.simulation.people import Approver, Follower, Network, SimulatedClient
 from toolpost.testing.simulation.process import DisconnectedError, ProcessParts, SimulatedProcess
 from toolpost.testing.simulation.workload import Workload
-from toolpost.testing.simulation.world import Job, Ledger
+from toolpost.testing.simulation.world import EffectLedger, SimulatedJob
 
 PENDING_TTL_S = 20.0
 _PER_SECOND = 40.0  # jobs
@@ -99,12 +99,12 @@ class World:
         self.scheduler = Scheduler(seed)
         self.faults = Faults(seed, rates, options.crash_point)
         self.outside = SimulatedLoop(self.scheduler, "outside")
-        self.ledger = Ledger()
+        self.ledger = EffectLedger()
         self.workload = Workload(seed, self.ledger, self.faults)
         self.processes = options.processes or self.random.choice((1, 1, 2, 2, 3))
         span_s = options.jobs / _PER_SECOND
         starts = [self.random.random() * span_s for _ in range(options.jobs)]
-        self.jobs = [Job.plan(number, self.random, starts_at=at) for number, at in enumerate(starts)]
+        self.jobs = [SimulatedJob.plan(number, self.random, starts_at=at) for number, at in enumerate(starts)]
         self.changes_at = self.random.random() * span_s if self.random.random() < 0.3 else None
         self.network = Network(Random(f"people of {seed}"), lambda: self.scheduler.now, self.tell)  # noqa: S311
         self.started = 0
@@ -153,7 +153,7 @@ class World:
         async with asyncio.TaskGroup() as group:
             keepers = [group.create_task(self._keep_running()) for _ in range(self.processes)]
             helpers = [group.create_task(work) for work in (approver.run(), follower.run(), self._kill(), self._jump())]
-            clients = [group.create_task(Client(self.network, job).run()) for job in self.jobs]
+            clients = [group.create_task(SimulatedClient(self.network, job).run()) for job in self.jobs]
             last = max((job.starts_at for job in self.jobs), default=0.0)
             await asyncio.sleep(last + 2.0)
             self.tell("no more faults")

@@ -13,7 +13,7 @@ from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ToolConnectionError
 from toolpost.contracts.outcomes import Failed, Paused
 from toolpost.testing.simulation.faults import Faults
-from toolpost.testing.simulation.world import Effect, Ledger
+from toolpost.testing.simulation.world import Effect, EffectLedger
 
 if TYPE_CHECKING:
     from toolpost.contracts.spec import Tool
@@ -26,7 +26,7 @@ _TIMEOUT_S = 2.0
 class Workload:
     """The tools, which record their effects in the ledger of the world. Mutable: it counts the calls of `narrow`."""
 
-    def __init__(self, seed: int | str, ledger: Ledger, faults: Faults) -> None:
+    def __init__(self, seed: int | str, ledger: EffectLedger, faults: Faults) -> None:
         self.ledger = ledger
         self.faults = faults
         self.crowds: list[str] = []  # processes in which `narrow` ran more often at once than its limit

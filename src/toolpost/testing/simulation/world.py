@@ -42,7 +42,7 @@ class Effect(NamedTuple):
     call_id: str
 
 
-class Ledger:
+class EffectLedger:
     """The effects of all tools, outside of every process; a crash removes none."""
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class Ledger:
         return len(self.effects.get(job, ()))
 
 
-class Reply(NamedTuple):
+class SimulatedReply(NamedTuple):
     """A reply to a client, None if the connection broke first; `asked_at` and `at` are virtual times."""
 
     asked_at: float
@@ -82,7 +82,7 @@ class Reply(NamedTuple):
 
 
 @dataclass(slots=True, kw_only=True)
-class Job:
+class SimulatedJob:
     """One piece of work of a client: a call, its repetitions, and what people decide about it. Mutable: its replies."""
 
     id: str
@@ -95,7 +95,7 @@ class Job:
     starts_at: float
     cancels_after: float | None
     hangs_up_after: float | None
-    replies: list[Reply] = field(default_factory=list[Reply])
+    replies: list[SimulatedReply] = field(default_factory=list[SimulatedReply])
     is_cancelled: bool = False
     is_done: bool = False
 
@@ -115,7 +115,7 @@ class Job:
         return self.amount + _CHANGED_BY
 
     @classmethod
-    def plan(cls, number: int, random: Random, *, starts_at: float) -> Job:
+    def plan(cls, number: int, random: Random, *, starts_at: float) -> SimulatedJob:
         """Choose the plan of a job."""
         (tool,) = random.choices(list(SHARES), list(SHARES.values()))
         has_key = random.random() < 0.7
