@@ -172,7 +172,7 @@ class Recovery:
         elif waiting is not None:
             if call.status == "running":  # the event is missing
                 self._reporter.emit_pause(waiting, waiting)
-        elif any(action.status == "claimed" for action in actions):  # by a running process
+        elif any(action.outcome is None for action in actions):  # a running process carries out the answer
             return
         elif ended is not None:
             self._reporter.emit_recorded(call, ended)

@@ -66,6 +66,8 @@ class ToolRun:
     async def work(self, job: str, name: str, amount: int, ctx: ToolContext | None) -> str:
         """Have one effect, if the tool has any, with the faults that the seed chooses before and after it."""
         workload, fault = self._workload, self._workload.faults.of_tool()
+        if name == "pack" and fault == "break":
+            fault = "refuse"  # a step that raises counts as not run, so it must raise before its effect
         ledger = workload.ledger
         ledger.runs[job] += 1
         await asyncio.sleep(workload.delay())
