@@ -144,6 +144,11 @@ class DeferredTool(FunctionTool):
         return False
 
     @property
+    def may_report(self) -> bool:
+        """Always True: only the loaded tool shows whether it reports."""
+        return True
+
+    @property
     def previewer(self) -> Preview | None:
         return self._load().previewer
 
