@@ -118,7 +118,7 @@ async def test_a_change_of_memory_that_a_tenant_shares_needs_approval(tmp_path: 
         )
 
     assert [one["status"] for one in changes] == ["paused"] * 4
-    assert "is memory that the tenant shares" in changes[0]["pending"]["prompt"]
+    assert "is shared by the whole tenant" in changes[0]["pending"]["prompt"]
     assert (shared / "team.md").read_text() == "> Summary: the team\n"
     assert read[0]["content"] == "> Summary: the team\n"
     assert [entry["path"] for entry in read[1]["content"]] == ["shared/facts/team.md"]
