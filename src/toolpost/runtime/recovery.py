@@ -127,9 +127,13 @@ class Recovery:
 
     async def cancel_waiting(self, target_id: str, *, tenant: str) -> int:
         """Close the open pending actions of a cancelled call or run, and return their number."""
+        running = set(self._router.inflight.ids())  # a call that is writing its question emits its end itself
         closed = await self._store.pending.cancel(target_id, tenant=tenant)
-        self._unanswered += closed
+        self._unanswered += [action for action in closed if action.call_id not in running]
         await _handle(self._unanswered, self._end_unanswered)
+        for action in closed:
+            if action.call_id in running:
+                await self._actions.settle(action, outcome_to_dict(self._reporter.cancel(action)), action.status)
         return len(closed)
 
     async def _end_unanswered(self, action: PendingAction) -> None:
