@@ -405,4 +405,4 @@ async def test_a_command_gets_the_credential_that_is_for_exactly_this_command(tm
     assert seen.read_text() == "s3cret-token"
     assert f"the credential 'crm' is for {CRM} and is not sent to sh -c" in other.unusable
     assert "gets a token in a variable; allow the server as an ExternalToolConfig" in bare.unusable
-    assert "that a row names gets no credential" in trusted.unusable
+    assert "from a row gets no credential" in trusted.unusable

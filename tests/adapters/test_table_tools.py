@@ -157,7 +157,7 @@ async def test_tools_that_are_marked_as_unsupported_are_left_out(box: Toolbox) -
     assert [tool.name for tool in tools] == ["fine"]
     runner = tools[0].executor
     deep = MCPTool("deep", "", {"x-unsupported": "needs 'f'"}, url, "deep")
-    with pytest.warns(UserWarning, match="left out"):
+    with pytest.warns(UserWarning, match="is skipped: it needs"):
         assert (await runner.execute(deep, {})).text == "The tool is not supported: it needs 'f'"
 
 

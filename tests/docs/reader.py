@@ -35,6 +35,14 @@ _ID = r"\b(?:ask|art|call|run)_(?:call_)?[0-9a-f]+\b"
 _VARIABLE = re.compile(r"\$\{([A-Z_]+)\}")
 
 
+def other_environment(block: Block) -> str | None:
+    """Return the module of a framework that a program imports and that has an environment of its own."""
+    found = (
+        name for name in IN_OTHER_ENVIRONMENTS if re.search(rf"^from {re.escape(name)}\b", block.text, re.MULTILINE)
+    )
+    return next(found, None)
+
+
 class PageError(AssertionError):
     """A page that does not hold."""
 
@@ -75,11 +83,11 @@ class Reader:
                 raise PageError(f"{block.place}: nobody checks a block of {other or 'no language'}")
 
     def _execute(self, block: Block) -> str:
-        for module, interpreter in IN_OTHER_ENVIRONMENTS.items():
-            if re.search(rf"^from {re.escape(module)}\b", block.text, re.MULTILINE):
-                python = interpreter()
-                self.unrun = python is None
-                return "" if python is None else self._execute_elsewhere(block, python)
+        module = other_environment(block)
+        if module is not None:
+            python = IN_OTHER_ENVIRONMENTS[module]()
+            self.unrun = python is None
+            return "" if python is None else self._execute_elsewhere(block, python)
         self.unrun = False
         printed = io.StringIO()
         code = compile("\n" * block.line + block.text, block.page, "exec")

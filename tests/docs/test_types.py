@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.blocks import PAGES, ROOT, Block, blocks, page_name
+from tests.docs.reader import other_environment
 
 pytestmark = pytest.mark.programs
 
@@ -32,7 +33,9 @@ def _batches() -> list[list[Block]]:
     lots: list[dict[str, Block]] = []
     for page in PAGES:
         found = blocks(page.read_text(encoding="utf-8"), page=page_name(page))
-        programs = {_module(block): block for block in found if block.language == "python"}
+        programs = {
+            _module(block): block for block in found if block.language == "python" and other_environment(block) is None
+        }
         lot = next((one for one in lots if not one.keys() & programs.keys()), None)
         if lot is None:
             lots.append(programs)
