@@ -17,7 +17,6 @@ from toolpost.contracts.context import ToolContext
 from toolpost.contracts.outcomes import Completed, Failed
 from toolpost.contracts.storage import ArtifactRef
 from toolpost.gateway.access import APPS
-from toolpost.gateway.mcp.results import whole_content
 from toolpost.gateway.problems import Problem
 from toolpost.gateway.rest.operations import JsonResponse, Operations, RestRequest
 from toolpost.gateway.rest.schema_builders import ref
@@ -107,6 +106,8 @@ async def show_app(request: RestRequest) -> Response:
 async def _read_page(request: RestRequest, tool: str, uri: str) -> Mapping[str, Any]:
     """Read the page as the caller; a rule that asks for approval, or denies it, applies."""
     context = ToolContext(caller=request.caller.id)
+    from toolpost.gateway.mcp.results import whole_content  # noqa: PLC0415 - loads the SDK
+
     outcome = await request.tools.call(tool, {"uri": uri}, user=request.user, context=context)
     match outcome:
         case Completed():
