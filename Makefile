@@ -7,7 +7,7 @@
 # make test-live   search and scrape providers as they are today, with the keys of the environment
 # make check   linters, types and layers only
 # make bench   the figures, beside those of peers
-# make prove   a million simulated calls, crashes at every commit, planted mistakes and real kills: about an hour
+# make prove   a million simulated calls, crashes at every commit, planted mistakes, real kills, several processes: above an hour
 # make conformance   the official MCP suite against our client and our gateway
 # make test-litellm   our models by the real litellm, installed at first (minutes), against a scripted provider
 # make demo-llm   an agent with a small model on this machine's CPU, which is installed at first (196 MB)
@@ -153,6 +153,7 @@ bench: setup
 # Options reach it by PROVE, such as PROVE="kills --kills 50".
 prove: .venv/.installed
 	$(BIN)/python -m tools.prove $(PROVE)
+	$(BIN)/python -m bench.replicas $(REPLICAS)
 
 conformance: setup
 	$(BIN)/python -m conformance
