@@ -14,7 +14,7 @@ from toolpost.errors import (
     ToolServerError,
 )
 from toolpost.runtime.resilience import CircuitBreaker, RetryBudget
-from toolpost.stores.memory.parts import MemoryLimits
+from toolpost.stores.memory.limits import MemoryLimits
 
 
 class Clock:

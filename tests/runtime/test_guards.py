@@ -11,7 +11,7 @@ from toolpost.contracts.spec import Tool
 from toolpost.runtime import guards
 from toolpost.runtime.guards import HostUpstreams, Upstream, host_of
 from toolpost.runtime.resilience import CircuitBreaker, RetryBudget
-from toolpost.stores.memory.parts import MemoryLimits
+from toolpost.stores.memory.limits import MemoryLimits
 
 
 def call_to(url: object, tenant: str = "acme") -> AuthorizedCall:

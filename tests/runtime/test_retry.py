@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from toolpost import RetryPolicy
 from toolpost.errors import ToolRateLimitError, ToolServerError
 from toolpost.runtime.resilience import RetryBudget, backoff, may_repeat
-from toolpost.stores.memory.parts import MemoryLimits
+from toolpost.stores.memory.limits import MemoryLimits
 
 POLICY = RetryPolicy()
 

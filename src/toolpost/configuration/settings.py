@@ -46,6 +46,8 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 PolicyTemplate = Literal["exploratory", "standard", "regulated", "audit"]
 RuleAction = Literal["allow", "ask", "deny"]
 McpServerTransport = Literal["stdio", "sse", "streamable_http"]
+_BUILTINS = "must be all, none or a list of tool names and collections, such as [all, run_command]"
+SCHEMA_FILE = Path(__file__).with_name("toolpost.schema.json")
 
 
 def parse_duration(value: Any, *, bare: Literal["ms", "s"] = "s") -> float:
@@ -156,7 +158,6 @@ Policy = Annotated[
     Annotated[PolicyTemplate, Tag("word")] | Annotated[list[PolicyRule], Tag("list")],
     _word_or_list("must be exploratory, standard, regulated, audit or a list of rules"),
 ]
-_BUILTINS = "must be all, none or a list of tool names and collections, such as [all, run_command]"
 
 
 def _all_or_none(value: Any) -> Any:
@@ -750,9 +751,6 @@ class PlacedError(NamedTuple):
     error: ValidationError
     model: type[BaseModel]
     keys: tuple[str | int, ...] = ()
-
-
-SCHEMA_FILE = Path(__file__).with_name("toolpost.schema.json")
 
 
 def file_schema() -> dict[str, Any]:

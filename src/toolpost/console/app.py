@@ -68,9 +68,7 @@ class ConsoleApp:
         self._reading = asyncio.Lock()
 
     def serves(self, scope: Scope) -> bool:
-        """Return whether a request is for a file or a page of the console."""
-        if scope["method"] not in ("GET", "HEAD"):
-            return False
+        """Return whether a GET or HEAD request is for a file or a page of the console."""
         path: str = scope["path"]
         return self._is_file(path) or (self._is_page(path) and _accepts_html(scope))
 

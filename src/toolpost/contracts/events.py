@@ -20,6 +20,7 @@ JOURNALED = "journaled"
 CALLER = "caller"
 # In the facts of a failed call: the traceback of the tool's code. It is stored with the event, outside its payload.
 TRACEBACK = "traceback"
+PROGRESS = "PROGRESS"  # progress of tools shares a code with that of subagents, but users search for another word
 
 
 class EventCode(IntEnum):
@@ -74,7 +75,6 @@ class EventCode(IntEnum):
     TICKET_REFUSED = 498
 
 
-PROGRESS = "PROGRESS"  # progress of tools shares a code with that of subagents, but users search for another word
 EVENT_TYPES: Mapping[str, EventCode] = {code.name: code for code in EventCode} | {PROGRESS: EventCode.SUBAGENT_ACTION}
 
 

@@ -25,6 +25,7 @@ InputValidation = Literal["strict", "lenient", "off"]
 JsonSchema = dict[str, Any]
 AGENT_TARGET = "agent"
 """Kind of the target of tools that act inside an agent."""
+_DERIVED: Any = None  # default of fields that __post_init__ derives from the side effects
 
 
 class ToolCategory(StrEnum):
@@ -97,9 +98,6 @@ class ToolTarget:
 
     def __repr__(self) -> str:
         return f"ToolTarget({self.kind!r})"
-
-
-_DERIVED: Any = None  # default of fields that __post_init__ derives from the side effects
 
 
 class ToolSpec(Struct, frozen=True, kw_only=True):

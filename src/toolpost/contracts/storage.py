@@ -31,6 +31,7 @@ from toolpost.contracts.records import represent
 
 TokenStatus = Literal["live", "doubtful", "revoked"]
 IdKind = Literal["pending", "open_pending", "run", "call", "artifact", "caller_key"]  # "call": runs, and their calls
+ARTIFACTS = "artifact://"  # the prefix of an artifact's URI
 
 
 class TokenKey(NamedTuple):
@@ -542,9 +543,6 @@ class CancelStore(Protocol):
     async def wait(self, after: int, *, timeout_s: float) -> int:
         """Wait until the number of the newest request is not `after`; return it, or `after` at the timeout."""
         ...
-
-
-ARTIFACTS = "artifact://"  # the prefix of an artifact's URI
 
 
 class ArtifactRef(Struct, frozen=True, kw_only=True):

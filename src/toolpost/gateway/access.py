@@ -78,6 +78,8 @@ _SECURITY_HEADERS = (
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
     (b"cache-control", b"no-store"),
 )
+_ADVANCE_S = 1.0  # a process counts requests in advance for as long, and reports those that were not sent
+_MOST_CALLERS = 4096  # in the memory of this process
 
 
 class Access:
@@ -139,7 +141,11 @@ class Access:
     def _app_for(self, scope: Scope) -> ASGIApp:
         if scope["path"] == "/mcp":  # most requests: they skip the middleware and the routes of `app`
             return self._mcp
-        return self._console if self._console is not None and self._console.serves(scope) else self._app
+        return self._console if self._console is not None and self._is_for_console(scope) else self._app
+
+    def _is_for_console(self, scope: Scope) -> bool:
+        """Return whether the console serves a request; it only has files and pages."""
+        return self._console is not None and scope["method"] in ("GET", "HEAD") and self._console.serves(scope)
 
     async def admits(self, scope: Scope) -> bool:
         """Return whether a request would pass the checks of host, caller and scope, without counting it."""
@@ -156,8 +162,7 @@ class Access:
             path: str = scope["path"]
             if (scope["method"], path) in _SIGN_INS:
                 await self._limits.count_sign_in(_address_of(scope))
-            is_console = self._console is not None and self._console.serves(scope)
-            if path in _OPEN or path.startswith(_OPEN_BELOW) or is_console:
+            if path in _OPEN or path.startswith(_OPEN_BELOW) or self._is_for_console(scope):
                 return None
             caller = await self._identify(scope, headers)
             scope[_OPEN_REQUESTS] = await self._check(caller, scope["method"], path)
@@ -225,10 +230,6 @@ class Access:
             open_requests.release()
             raise
         return open_requests
-
-
-_ADVANCE_S = 1.0  # a process counts requests in advance for as long, and reports those that were not sent
-_MOST_CALLERS = 4096  # in the memory of this process
 
 
 class CallerLimits:

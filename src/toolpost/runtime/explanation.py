@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from toolpost.contracts.calls import RequestedCall
-from toolpost.contracts.errors import ToolValidationError
+from toolpost.contracts.errors import ToolNotFoundError, ToolSchemaError, ToolValidationError
+from toolpost.policy.call_hashes import CalledTool
+from toolpost.policy.redaction import secret_values
 from toolpost.runtime.attempt import Attempt
 from toolpost.runtime.event_emitter import snapshot_arguments
 from toolpost.runtime.failures import failure_of
@@ -17,11 +19,10 @@ from toolpost.runtime.tool_context import build_context
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from toolpost.contracts.clock import Clock
-    from toolpost.contracts.ids import IdMaker
     from toolpost.contracts.principal import Principal
     from toolpost.contracts.questions import CallPreview, Question
     from toolpost.policy.rules import Verdict
+    from toolpost.runtime.services import RuntimeServices
     from toolpost.runtime.tool_context import RouterServices
     from toolpost.runtime.tool_runtime import ToolRuntime, ToolRuntimes
 
@@ -45,11 +46,12 @@ class Explanation:
 class Explainer:
     """Explains verdicts about calls without running, recording or connecting anything."""
 
-    def __init__(self, runtimes: ToolRuntimes, router: RouterServices, ids: IdMaker, clock: Clock) -> None:
+    def __init__(self, runtimes: ToolRuntimes, router: RouterServices, services: RuntimeServices) -> None:
         self._runtimes = runtimes
         self._router = router  # for calls that the tool's preview makes
-        self._ids = ids
-        self._clock = clock
+        self._redactor = services.redactor
+        self._ids = services.ids
+        self._clock = services.clock
 
     async def explain(
         self, tool_name: str, arguments: Mapping[str, Any] | None = None, *, principal: Principal
@@ -83,6 +85,22 @@ class Explainer:
         asked = with_answerers(verdict.ask(preview), verdict.approvals)
         question = describe_call(asked, runtime.called, request.arguments, redactor)
         return Explanation(verdict=verdict, destructive=destructive, question=question)
+
+    async def describe_interrupted(
+        self, asked: Question, tool_name: str, call: Mapping[str, Any]
+    ) -> tuple[Question, str]:
+        """Return a question with the details of an interrupted call in the journal, and the tool's hash.
+
+        The hash is that of the tool in the catalog, or of the called tool if it is missing.
+        """
+        arguments = call["arguments"]
+        try:
+            tool = (await self._runtimes.prepare(tool_name)).called
+        except (ToolNotFoundError, ToolSchemaError):
+            tool = CalledTool(*call.get("tool", ()))
+        redactor = self._redactor.with_secrets(secret_values(arguments, tool.secret_paths))
+        shown = describe_call(asked, tool, arguments, redactor)
+        return with_answerers(shown, self._runtimes.approvals(tool_name)), tool.digest
 
     async def _preview(
         self, runtime: ToolRuntime, request: RequestedCall, arguments: dict[str, Any]

@@ -33,6 +33,7 @@ _RESULT: dict[str, Any] = {"description": "The result of the call, if known"}
 _DIFF = ("--- ", "diff ")
 # Kinds of targets with a summary that shows the request or the command of a call.
 _TARGET_PREVIEWS = {"http": "http_request", "webhook": "http_request", "command": "command"}
+_OWN_PREVIEW = ("preview", "preview_data", "truncated")
 
 
 def approval_card(
@@ -125,9 +126,6 @@ def _given(action: PendingAction, answer: Answer, redact: Callable[[Mapping[str,
         return redact({"decision": answer.decision, **({"reason": answer.reason} if answer.reason else {})})
     paths = [{"op": change["op"], "path": change["path"]} for change in answer.changes]
     return redact({"decision": "modify", "changes": paths, "arguments": patched_arguments(action, answer.changes)})
-
-
-_OWN_PREVIEW = ("preview", "preview_data", "truncated")
 
 
 def has_own_preview(action: PendingAction) -> bool:

@@ -236,7 +236,7 @@ class Recovery:
     async def _pause(self, entry: JournalEntry, asked: Question) -> None:
         """Store an interrupted call with its question, instead of its intent."""
         now = self._clock.wall()
-        question, bound = await self._router.describe_interrupted(asked, entry.tool_name, entry.call)
+        question, bound = await self._router.explainer.describe_interrupted(asked, entry.tool_name, entry.call)
         action = PendingAction(
             id=self._router.new_id("ask"),
             question=question,

@@ -22,7 +22,6 @@ from toolpost.contracts.errors import (
     StoreError,
     ToolConflictError,
     ToolError,
-    ToolNotFoundError,
     ToolSchemaError,
     ToolSourceDownError,
     ToolTimeoutError,
@@ -32,8 +31,6 @@ from toolpost.contracts.events import CALLER, CallRef, EventCode, JsonText
 from toolpost.contracts.ids import writable
 from toolpost.contracts.outcomes import Completed, Failed, Outcome, Paused
 from toolpost.contracts.questions import Answer, Question
-from toolpost.policy.call_hashes import CalledTool
-from toolpost.policy.redaction import secret_values
 from toolpost.policy.secret_shapes import MASK
 from toolpost.runtime.arguments import read_arguments
 from toolpost.runtime.attempt import PARKED, Attempt, Try
@@ -43,7 +40,7 @@ from toolpost.runtime.explanation import Explainer
 from toolpost.runtime.failures import expired_error, failure_of, format_traceback, is_in_doubt, stopped_error
 from toolpost.runtime.guards import CallGuards
 from toolpost.runtime.idempotency import IdempotencyKeys, OutcomeRecorder
-from toolpost.runtime.pauses import PauseWriter, describe_call, with_answerers
+from toolpost.runtime.pauses import PauseWriter
 from toolpost.runtime.resilience import backoff, may_repeat
 from toolpost.runtime.results import CredentialScrubber, LargeResult, Result, ResultProcessor
 from toolpost.runtime.services import RuntimeServices
@@ -132,7 +129,7 @@ class ToolRouter:
         self._runtimes = runtimes
         self._registry = runtimes.registry
         self._nested = nested or self
-        self.explainer = Explainer(runtimes, self._nested, services.ids, services.clock)
+        self.explainer = Explainer(runtimes, self._nested, services)
         self._joins_repeated, self._emits_end = options.joins_repeated, options.emits_end
         self.tracer: CallTracer | None = None
         if services.tracer is not None:
@@ -518,22 +515,6 @@ class ToolRouter:
             _tool_log.error("%s raised %s (run %s)", name, error.message, request.run_id, exc_info=error.__cause__)
         return Failed(request.call_id, request.run_id, name, error, attempt.elapsed_ms)
 
-    async def describe_interrupted(
-        self, asked: Question, tool_name: str, call: Mapping[str, Any]
-    ) -> tuple[Question, str]:
-        """Return a question with the details of an interrupted call in the journal, and the tool's hash.
-
-        The hash is that of the tool in the catalog, or of the called tool if it is missing.
-        """
-        arguments = call["arguments"]
-        try:
-            tool = (await self._runtimes.prepare(tool_name)).called
-        except (ToolNotFoundError, ToolSchemaError):
-            tool = CalledTool(*call.get("tool", ()))
-        redactor = self.redactor.with_secrets(secret_values(arguments, tool.secret_paths))
-        shown = describe_call(asked, tool, arguments, redactor)
-        return with_answerers(shown, self._runtimes.approvals(tool_name)), tool.digest
-
     def resumes(self, tool_name: str) -> bool:
         """Return whether a tool of the catalog runs again from its start after a crash."""
         return self._registry.has(tool_name) and self._registry.find(tool_name).spec.resumes
@@ -542,10 +523,6 @@ class ToolRouter:
         """Return what a host has to know before a call of a tool."""
         runtime = self._runtimes.find(tool_name)
         return CallTraits() if runtime is None else runtime.traits
-
-    def denies(self, tool_name: str) -> bool:
-        """Return whether the policy denies every call of a tool of the catalog."""
-        return self._runtimes.denies(tool_name)
 
     @property
     def policy(self) -> Policy:

@@ -241,10 +241,6 @@ class ToolRuntimes:
         spec = ToolSpec(name=name, source=name.partition(".")[0], safety=unknown)
         return self.guards.policy.verdict(spec).approvals
 
-    def denies(self, name: str) -> bool:
-        """Return whether the policy denies every call of a tool of the catalog."""
-        return self.guards.policy.verdict(self.registry.find(name).spec).action == "deny"
-
     def _hold_of(self, entry: Entry) -> Hold | None:
         """Return what blocks the calls of a tool: a hold, or under a strict policy a change of its definition."""
         return entry.unaccepted if self.guards.policy.blocks_changes else entry.hold

@@ -29,6 +29,14 @@ _UNSHOWN_SCALARS = (
     *("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties", "exclusiveMinimum"),
     *("exclusiveMaximum", "multipleOf", "uniqueItems", "format", "pattern", "default", "minimum", "maximum"),
 )
+_NO_RULES = ANNOTATIONS | {"default", "deprecated", "examples", "example", "readOnly", "writeOnly", "$comment"}
+_HANDLED = frozenset(
+    {
+        *("type", "properties", "required", "items", "anyOf", "oneOf", "allOf", "enum", "const", "$ref", "not"),
+        *("if", "then", "else", "$defs", "definitions", "$schema", "$id", "$comment", *_OTHERS),
+    }
+)
+_IMPLIED = (("properties", "object"), ("additionalProperties", "object"), ("required", "object"), ("items", "array"))
 
 
 class TextCodec(NamedTuple):
@@ -497,14 +505,6 @@ class _Rewriter:
 
 
 _PLAIN = PropertyCodec(None)
-_NO_RULES = ANNOTATIONS | {"default", "deprecated", "examples", "example", "readOnly", "writeOnly", "$comment"}
-_HANDLED = frozenset(
-    {
-        *("type", "properties", "required", "items", "anyOf", "oneOf", "allOf", "enum", "const", "$ref", "not"),
-        *("if", "then", "else", "$defs", "definitions", "$schema", "$id", "$comment", *_OTHERS),
-    }
-)
-_IMPLIED = (("properties", "object"), ("additionalProperties", "object"), ("required", "object"), ("items", "array"))
 
 
 def _decode_member(member: PropertyCodec, shown: Any) -> Any:

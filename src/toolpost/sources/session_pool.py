@@ -11,6 +11,8 @@ from toolpost.auth.credentials import fingerprint
 from toolpost.contracts.calls import NO_CREDENTIAL, Credential
 from toolpost.contracts.errors import ToolConnectionError, ToolError
 
+S = TypeVar("S", bound="PooledSession")
+
 _FIRST_BACKOFF_S = 0.1
 _MAX_BACKOFF_S = 30.0
 _MAX_WAIT_S = 1.0  # callers wait this long for the next connect; a longer backoff fails them immediately
@@ -41,9 +43,6 @@ class PooledSession(Protocol):
     async def close(self) -> None:
         """Close the session; calls that run on it fail."""
         ...
-
-
-S = TypeVar("S", bound=PooledSession)
 
 
 class _PoolEntry(Generic[S]):

@@ -13,6 +13,23 @@ from toolpost.contracts.errors import StoreError
 from toolpost.contracts.storage import Cipher
 from toolpost.stores.encryption import UNREADABLE, RowCipher
 
+_INTENT = ("tenant", "user", "call_id", "step", "run_id", "tool_name")
+_PENDING = ("tenant", "user", "id")
+_TOKENS = ("tenant", "user", "issuer", "resource", "client", "version")
+PRIMARY_KEYS = {
+    "journal": ("call_id", "step"),
+    "keys": ("tenant", "user", "key"),
+    "pending": ("id",),
+    "tokens": ("tenant", "user", "issuer", "resource", "client"),
+    "ledger": ("id",),
+    "state": ("kind", "key", "item"),
+}
+"""The primary keys of the tables with encrypted columns."""
+CHECKED = (("pending", "action"), ("journal", "call"), ("tokens", "body"), ("state", "body"), ("ledger", "key"))
+"""Columns with values that show whether the key of a database is available."""
+KEY_PREFIX = 16
+"""The bytes of an encrypted value that identify its key."""
+
 
 class EncryptedColumn(NamedTuple):
     """An encrypted column, and the columns that name its row; `suffix` ends the name."""
@@ -41,9 +58,6 @@ class EncryptedColumn(NamedTuple):
         return f"{what} of call {call_id!r} of {named[0]}:{named[1]} was changed or moved; it is not used"
 
 
-_INTENT = ("tenant", "user", "call_id", "step", "run_id", "tool_name")
-_PENDING = ("tenant", "user", "id")
-_TOKENS = ("tenant", "user", "issuer", "resource", "client", "version")
 CALL_RECORDS = (
     EncryptedColumn("journal", "call", _INTENT, ("call",)),
     EncryptedColumn("journal", "result", _INTENT, ("result",)),
@@ -61,19 +75,6 @@ ENCRYPTED = (
     EncryptedColumn("state", "body", ("kind", "key", "item"), ()),
 )
 """All encrypted columns of a database, except the contents of artifacts."""
-PRIMARY_KEYS = {
-    "journal": ("call_id", "step"),
-    "keys": ("tenant", "user", "key"),
-    "pending": ("id",),
-    "tokens": ("tenant", "user", "issuer", "resource", "client"),
-    "ledger": ("id",),
-    "state": ("kind", "key", "item"),
-}
-"""The primary keys of the tables with encrypted columns."""
-CHECKED = (("pending", "action"), ("journal", "call"), ("tokens", "body"), ("state", "body"), ("ledger", "key"))
-"""Columns with values that show whether the key of a database is available."""
-KEY_PREFIX = 16
-"""The bytes of an encrypted value that identify its key."""
 
 
 def decrypt_record(cipher: RowCipher, encrypted: bytes, *row: str) -> Any:

@@ -25,6 +25,7 @@ _AUTOMATIC = ("call", "restart")  # kinds of questions that no person answers
 MINUTES_KEPT_S = 8 * 24 * 3600  # rows of minutes; those of hours stay as long as events
 
 RowKey: TypeAlias = tuple[str, Dimension, str, int, int]  # tenant, dimension, key, width and begin
+_NUMBERS = (int, float)
 
 
 class CountedFacts(Struct, gc=False):
@@ -36,7 +37,6 @@ class CountedFacts(Struct, gc=False):
     kind: Any = None
 
 
-_NUMBERS = (int, float)
 _encode = msgspec.json.encode
 # Only these facts are decoded: a segment takes 1.4 us instead of 6 (measured 2026-11).
 _decode = msgspec.json.Decoder(list[tuple[int, float, CountedFacts]]).decode

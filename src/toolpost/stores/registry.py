@@ -29,8 +29,7 @@ class _Extra(NamedTuple):
     package: str
 
 
-_POSTGRES = _Extra("postgres", "psycopg")
-_EXTRAS: dict[str, _Extra] = {"postgres": _POSTGRES, "postgresql": _POSTGRES}
+_EXTRAS: dict[str, _Extra] = dict.fromkeys(("postgres", "postgresql"), _Extra("postgres", "psycopg"))
 
 
 class StoreOptions(NamedTuple):

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from toolpost.contracts.config import ExternalToolConfig, ToolOverride
     from toolpost.contracts.sources import SourceTraits
 
+CHANGE_REMEDY = "To see the change, run `toolpost lock diff`; to accept it, run `toolpost lock approve {}`"
+
 
 class Catalog(Protocol):
     """The catalog that sources register their tools in: a `ToolRegistry`, or several as one."""
@@ -341,9 +343,6 @@ def _has_unchecked(schema: Any) -> bool:
 
 def _overrides_of(source: str, overrides: Mapping[str, ToolOverride]) -> dict[str, ToolOverride]:
     return {name: override for name, override in overrides.items() if name.partition(".")[0] == source}
-
-
-CHANGE_REMEDY = "To see the change, run `toolpost lock diff`; to accept it, run `toolpost lock approve {}`"
 
 
 def _never() -> bool:

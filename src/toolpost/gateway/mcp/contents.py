@@ -192,7 +192,9 @@ class Contents:
     def _is_readable(self, source: str) -> bool:
         """Return whether the resources of a source can be read: its tool is visible, and no rule denies it."""
         tool_name = f"{source}.{_READ}"
-        return self._is_utility(tool_name) and not self._box.router.denies(tool_name)
+        if not self._is_utility(tool_name):
+            return False
+        return self._box.router.policy.verdict(self._box.registry.find(tool_name).spec).action != "deny"
 
     async def _whole(self, outcome: Completed, user: str) -> Raw:
         """Return the result of a server, read from its artifact if it is large."""

@@ -34,6 +34,7 @@ _MOST_SUMMARIES = 20_000
 _FACETS = ("source", "tag", "side_effects", "category", "verdict")
 _FACET = f"({'|'.join(_FACETS)})"
 _MATCH = {"If-None-Match": {"type": "string", "description": "The ETag of an earlier response"}}
+_DESTRUCTIVE = {"yes": True, "no": False, "unknown": None}
 
 
 @OPERATIONS.declare(
@@ -177,7 +178,6 @@ def _is_flag(name: str) -> Callable[[Mapping[str, Any], str], bool]:
     return lambda summary, value: summary[name] is (value == "yes")
 
 
-_DESTRUCTIVE = {"yes": True, "no": False, "unknown": None}
 _FILTERS: Mapping[str, Callable[[Mapping[str, Any], str], bool]] = {
     **{name: _is_equal(name) for name in ("source", "category", "side_effects", "verdict")},
     **{name: _is_flag(name) for name in ("held", "deprecated")},

@@ -15,6 +15,7 @@ from toolpost.contracts.storage import IdKind, JournalEntry, Retention, Store
 from toolpost.stores.chain import KEY_BYTES, LogKey
 from toolpost.stores.encryption import NoCipher, RowCipher
 from toolpost.stores.memory.event_log import MemoryEventLog
+from toolpost.stores.memory.limits import MemoryLimits
 from toolpost.stores.memory.metrics import MemoryMetricStore
 from toolpost.stores.memory.parts import (
     MemoryArtifactStore,
@@ -22,7 +23,6 @@ from toolpost.stores.memory.parts import (
     MemoryCancelStore,
     MemoryIdempotencyStore,
     MemoryJournal,
-    MemoryLimits,
     MemoryPendingStore,
     MemoryStateTable,
     MemoryTokenRows,

@@ -66,6 +66,7 @@ _ADVICE = {
 }
 _UNREACHABLE = "it cannot be reached; check the address in `database`, the server and the network"
 _REFUSED = "the server refused the connection"
+_HAS_MIGRATIONS = "SELECT 1 FROM pg_tables WHERE schemaname = %s AND tablename = 'migrations'"
 
 
 class Database:
@@ -138,9 +139,6 @@ def roll_back(db: Connection) -> None:
     with suppress(psycopg.Error):
         # The statement alone would leave psycopg with names of statements that were never prepared.
         db.rollback()
-
-
-_HAS_MIGRATIONS = "SELECT 1 FROM pg_tables WHERE schemaname = %s AND tablename = 'migrations'"
 
 
 def migrate(db: Connection, place: str, folder: Path = MIGRATIONS, *, upto: int | None = None) -> None:
