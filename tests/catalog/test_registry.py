@@ -267,7 +267,10 @@ def test_calls_are_counted_by_tool(registry: ToolRegistry) -> None:
 
     stats = registry.get_stats()
 
-    assert stats.call_stats == {"gh.issue": CallStats(1, 0, 5.0), "add": CallStats(2, 1, 20.0)}
+    shown = {name: replace(one, buckets=()) for name, one in stats.call_stats.items()}
+    assert shown == {"gh.issue": CallStats(1, 0, 5.0), "add": CallStats(2, 1, 20.0)}
+    assert {name: sum(one.buckets) for name, one in stats.call_stats.items()} == {"gh.issue": 1, "add": 2}
+    assert stats.call_stats["add"].buckets[:5] == (0, 0, 1, 0, 1)  # up to 1, 5, 10, 25 and 50 ms
 
 
 @pytest.mark.req("PREG-06")

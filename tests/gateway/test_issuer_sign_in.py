@@ -116,7 +116,7 @@ async def test_a_declined_sign_in_and_a_person_without_a_role_are_told_so(tmp_pa
 
     assert (declined.status_code, nobody.status_code) == (403, 403)
     assert "declined" in declined.text
-    assert "acme:alice has none of the roles in server.oidc.roles" in nobody.text
+    assert "acme:alice has no role of server.oidc.roles that is for people" in nobody.text
 
 
 @pytest.mark.parametrize("to", ["//evil.example", "/\\evil.example", "https://evil.example", "/a b", ""])

@@ -73,7 +73,7 @@ async def test_a_ticket_of_the_operator_opens_one_session(gate: Served) -> None:
     assert (opened.status_code, opened.json()["me"]["session"]) == (200, me.json()["session"])
     assert me.json()["caller"] == {"kind": "operator", "id": "operator", "name": "operator"}
     assert (me.json()["user"], me.json()["operator"]) == (OPERATOR, True)
-    assert me.json()["scopes"] == ["call", "answer", "admin"]
+    assert me.json()["scopes"] == ["call", "answer", "admin", "observe"]
     assert (again.status_code, again.json()["code"]) == (410, "ticket_used")
     assert "toolpost open" in again.json()["detail"]
 

@@ -7,6 +7,7 @@ from typing import ClassVar
 from tests.postgres.databases import drop_database, new_database
 from tests.postgres.server import PostgreSQL
 from toolpost.contracts.storage import IdKind, Store
+from toolpost.contracts.store_status import StoreInspection
 from toolpost.stores.postgres.store import PostgresBackend
 from toolpost.stores.registry import StoreCheck, StoreOptions
 
@@ -25,6 +26,9 @@ class InPlaceOfSQLite:
 
     def check(self, options: StoreOptions) -> Iterator[StoreCheck]:
         return PostgresBackend().check(_elsewhere(options))
+
+    def inspect(self, options: StoreOptions) -> StoreInspection | None:
+        return PostgresBackend().inspect(_elsewhere(options))
 
     @classmethod
     def forget(cls) -> None:

@@ -25,6 +25,7 @@ from toolpost.auth.keys import FileCipher
 from toolpost.contracts.errors import StoreError
 from toolpost.contracts.events import CallRef, EventCode, RunEvent
 from toolpost.contracts.storage import Cipher, IdKind, Store
+from toolpost.contracts.store_status import StoreInspection
 from toolpost.stores.registry import StoreCheck, StoreOptions
 from toolpost.stores.sqlite.store import SQLiteBackend, SQLiteStore, open_sqlite_store
 
@@ -197,6 +198,9 @@ class OutOfOrderBackend:
 
     def check(self, options: StoreOptions) -> Iterator[StoreCheck]:
         return SQLiteBackend().check(options._replace(database="sqlite"))
+
+    def inspect(self, options: StoreOptions) -> StoreInspection | None:
+        return SQLiteBackend().inspect(options._replace(database="sqlite"))
 
 
 def open_out_of_order(folder: Path, cipher: Cipher | None = None, *, limit: int = 50_000) -> Any:

@@ -9,6 +9,7 @@ import pytest
 from toolpost import Settings, Toolbox, tool
 from toolpost.contracts.errors import ConfigError, StoreError
 from toolpost.contracts.storage import IdKind, Store
+from toolpost.contracts.store_status import StoreInspection
 from toolpost.policy.secret_shapes import MASK
 from toolpost.stores import registry
 from toolpost.stores.memory.store import MemoryStore
@@ -36,6 +37,9 @@ class Plugged:
 
     def check(self, options: StoreOptions) -> Iterator[StoreCheck]:
         yield StoreCheck("ok", options.database)
+
+    def inspect(self, options: StoreOptions) -> StoreInspection | None:
+        return None
 
 
 @pytest.fixture

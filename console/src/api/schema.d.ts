@@ -1109,6 +1109,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/status": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show the status of the gateway: sources, processes, queues, pending actions, event lag and disk
+         * @description For callers with the scope observe or admin.
+         */
+        get: operations["show_status"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -1771,7 +1791,7 @@ export interface components {
         Me: {
             user: string;
             tenant: string;
-            scopes: ("call" | "answer" | "admin")[];
+            scopes: ("call" | "answer" | "admin" | "observe")[];
             /** @description Patterns of the tools whose pending actions it may answer */
             answers: string[];
             operator: boolean;
@@ -1812,7 +1832,7 @@ export interface components {
             items: {
                 id: string;
                 user: string;
-                scopes: ("call" | "answer" | "admin")[];
+                scopes: ("call" | "answer" | "admin" | "observe")[];
                 opened_with: {
                     /** @enum {unknown} */
                     kind: "operator" | "key" | "token" | "session";
@@ -1833,7 +1853,7 @@ export interface components {
             name: string;
             /** @description The user that its requests run as, `tenant:user` */
             user: string;
-            scopes: ("call" | "answer" | "admin")[];
+            scopes: ("call" | "answer" | "admin" | "observe")[];
             /** @description Unix time in seconds */
             created_at: number;
             created_by: string;
@@ -2251,6 +2271,80 @@ export interface components {
             skipped: string[];
             variables: components["schemas"]["Variable"][];
             notes: string[];
+        };
+        /** @description The status of the gateway and its store */
+        Status: {
+            /**
+             * @description `degraded`: there are problems, and calls are accepted; `unavailable`: they are not
+             * @enum {unknown}
+             */
+            status: "ready" | "degraded" | "unavailable" | "stopping";
+            /** @description What is wrong, one sentence each */
+            problems: string[];
+            version: string;
+            /** @description Unix time in seconds */
+            at: number;
+            /** @description The start of this worker, in Unix time */
+            started_at: number;
+            workers: number;
+            store: {
+                writable: boolean;
+                /** @description Why calls cannot be recorded */
+                reason: string | null;
+                write_failures: number;
+                /** @description The age of the oldest unprocessed event */
+                event_lag_s: number | null;
+            };
+            /** @description Of the data folder */
+            disk: {
+                free_bytes: number;
+                total_bytes: number;
+            } | null;
+            sources: {
+                name: string;
+                transport: string;
+                /** @enum {unknown} */
+                state: "up" | "connecting" | "down" | "idle";
+                tools: number;
+                error: string | null;
+            }[];
+            /** @description The processes that have the store open, and ended ones that left unfinished work */
+            owners: {
+                id: string;
+                alive: boolean;
+                host: string | null;
+                pid: number | null;
+                version: string | null;
+                /** @description Unix time in seconds */
+                started_at: number | null;
+                /** @description Calls and answers that it works on */
+                unfinished: number;
+            }[];
+            queues: {
+                name: string;
+                /** @description Entries that wait */
+                waiting: number;
+                /** @description The age of the oldest one, if it is known */
+                oldest_s: number | null;
+            }[];
+            runs: {
+                running: number;
+                paused: number;
+            };
+            /** @description Running calls without an event for an hour, at most 20 */
+            silent: {
+                run_id: string;
+                tenant: string;
+                tool_name: string;
+                owner: string;
+                /** @description Unix time in seconds */
+                updated_at: number;
+            }[];
+            /** @description Pending actions of all tenants */
+            pending: {
+                open: number;
+                oldest_s: number;
+            };
         };
         DownloadLink: {
             /** @description Downloads the artifact once, without a bearer */
@@ -7119,8 +7213,8 @@ export interface operations {
                     name: string;
                     /** @description The user that its requests run as; by default `name` */
                     for?: string;
-                    /** @description A key with `call` has no other scope, unless it is for a person */
-                    scopes: ("call" | "answer" | "admin")[];
+                    /** @description `observe` is alone; `call` is alone, unless the key is for a person */
+                    scopes: ("call" | "answer" | "admin" | "observe")[];
                     expires_in_s?: number | null;
                     /**
                      * @description For an MCP client of a person, who answers questions of tools there
@@ -7861,6 +7955,62 @@ export interface operations {
                         /** @description Differs for each challenge and port */
                         proof: string;
                     };
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    show_status: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Status"];
                 };
             };
             /** @description Bad Request */

@@ -29,6 +29,7 @@ export const settingsWords = {
   scopeCall: 'call tools',
   scopeAnswer: 'answer pending actions',
   scopeAdmin: 'administer',
+  scopeObserve: 'read status and metrics only',
   callAlone: 'A key that can call has no other scope, unless it is for a person.',
   keyExpires: 'Expires',
   keyExpiry: { never: 'never', day: 'in 1 day', month: 'in 30 days', year: 'in 1 year' },

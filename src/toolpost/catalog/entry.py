@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 from msgspec.structs import replace
@@ -214,21 +215,29 @@ class Entry:
         return fitting if self.overlay is None else self.overlay.fill(fitting)
 
 
-class CallCounts:
-    """Calls, failures, schema violations and total duration of a tool, kept when it is replaced."""
+DURATION_BOUNDS_MS = (1, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000, 300_000)
+"""The upper bounds of the buckets that count durations of calls; longer calls are in one further bucket."""
 
-    __slots__ = ("count", "failures", "schema_violations", "total_ms")
+
+class CallCounts:
+    """Calls, failures, schema violations and durations of a tool, kept when it is replaced."""
+
+    __slots__ = ("buckets", "count", "failures", "schema_violations", "total_ms")
 
     def __init__(self) -> None:
         self.count = 0
         self.failures = 0
         self.schema_violations = 0
         self.total_ms = 0.0
+        self.buckets: list[int] = []  # empty before the first call: most tools of a large catalog are never called
 
     def record(self, duration_ms: float, success: bool) -> None:  # noqa: FBT001 - positional arguments are faster, and every call counts
         """Count one call."""
         self.count += 1
         self.total_ms += duration_ms
+        if not self.buckets:
+            self.buckets = [0] * (len(DURATION_BOUNDS_MS) + 1)
+        self.buckets[bisect_left(DURATION_BOUNDS_MS, duration_ms)] += 1
         if not success:
             self.failures += 1
 

@@ -33,7 +33,7 @@ class CatalogChange(NamedTuple):
 
 
 class CallStats(Struct, frozen=True):
-    """Calls, failures and average duration (ms) of one tool.
+    """Calls, failures and durations (ms) of one tool; `buckets` counts durations by `DURATION_BOUNDS_MS`.
 
     `schema_violations` counts results that violated the output schema and were returned anyway.
     """
@@ -42,6 +42,7 @@ class CallStats(Struct, frozen=True):
     failures: int
     avg_duration: float
     schema_violations: int = 0
+    buckets: tuple[int, ...] = ()
 
 
 class ToolStats(Struct, frozen=True, kw_only=True):
@@ -365,7 +366,7 @@ class ToolRegistry:
         for entry in entries.values():
             by_category[entry.spec.category] += 1
         stats = {
-            name: CallStats(c.count, c.failures, c.total_ms / c.count, c.schema_violations)
+            name: CallStats(c.count, c.failures, c.total_ms / c.count, c.schema_violations, tuple(c.buckets))
             for name, entry in entries.items()
             if (c := entry.counts).count
         }

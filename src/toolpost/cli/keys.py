@@ -37,7 +37,8 @@ Scopes = Annotated[
     typer.Option(
         "--scope",
         metavar="SCOPE",
-        help="call (for an agent), or answer and admin (for programs that people use). Can be repeated.",
+        help="call (for an agent), answer and admin (for programs that people use), or observe (for a monitoring "
+        "system). Can be repeated.",
         show_default="call",
     ),
 ]

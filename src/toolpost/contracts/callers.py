@@ -12,9 +12,11 @@ from toolpost.contracts.errors import ToolError
 from toolpost.contracts.principal import LOCAL_TENANT, Principal
 from toolpost.contracts.records import represent
 
-CallerScope = Literal["call", "answer", "admin"]
-SCOPES: tuple[CallerScope, ...] = ("call", "answer", "admin")
-"""To call tools; to answer pending actions; to change sources and to export the event log."""
+CallerScope = Literal["call", "answer", "admin", "observe"]
+SCOPES: tuple[CallerScope, ...] = ("call", "answer", "admin", "observe")
+"""To call tools; to answer pending actions; to change sources and to export the event log; to read only metrics."""
+OBSERVE: frozenset[CallerScope] = frozenset({"observe"})
+_OWN_DATA: frozenset[CallerScope] = frozenset({"call", "observe"})
 KEY_PREFIX = "tpk_"
 """The prefix of a key; its id and its secret follow, separated by an underscore."""
 CALLER_KEY_RUN = "caller_keys"
@@ -66,6 +68,11 @@ class Caller(NamedTuple):
     def has_operator_token(self) -> bool:
         """Whether the caller has the token of the data folder, or a console session that was opened with it."""
         return OPERATOR_ID in (self.id, self.credential)
+
+    @property
+    def sees_own_data_only(self) -> bool:
+        """Whether no scope permits the caller to see data of other users of its tenant."""
+        return self.scopes <= _OWN_DATA
 
     @property
     def is_session(self) -> bool:
@@ -164,7 +171,13 @@ def check_key_scopes(scopes: Collection[CallerScope], *, interactive: bool = Fal
             "a key is for an MCP client (interactive) or for the console (person), not for both", code="key_scopes"
         )
     if not scopes:
-        raise ToolError("a key needs a scope: call, answer or admin", code="key_scopes")
+        raise ToolError("a key needs a scope: call, answer, admin or observe", code="key_scopes")
+    if "observe" in scopes and (len(scopes) > 1 or person):
+        raise ToolError(
+            "a key with the scope observe is for a monitoring system and can do nothing else: give it no other scope, "
+            "and create a second key for a person or an agent",
+            code="key_scopes",
+        )
     if "call" in scopes and len(scopes) > 1 and not person:
         raise ToolError(
             "a key that can call is an agent's, and an agent never answers for a person nor changes the gateway; "

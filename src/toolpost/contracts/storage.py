@@ -28,6 +28,7 @@ from toolpost.contracts.metrics import Dimension, MetricRow
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import Answer, PendingAction, PendingStatus, Question
 from toolpost.contracts.records import represent
+from toolpost.contracts.store_status import StoreStatus
 
 TokenStatus = Literal["live", "doubtful", "revoked"]
 IdKind = Literal["pending", "open_pending", "run", "call", "artifact", "caller_key"]  # "call": runs, and their calls
@@ -334,10 +335,6 @@ class PendingStore(Protocol):
         The state is an opaque value. Without the `known` state of an earlier call it is returned immediately. A caller
         that reads the actions after each call misses no answer, no outcome and no removal.
         """
-        ...
-
-    async def count_open(self) -> int:
-        """Return the number of open actions without decrypting them; calls that wait for a nested call do not count."""
         ...
 
     async def claim(self, pending_id: str, answer: Answer, *, by: str, at: float) -> PendingAction | None:
@@ -667,6 +664,10 @@ class Store(Protocol):
 
     def mac(self, kind: str, message: bytes) -> bytes:
         """Return a MAC over a message with the key of this store, the same in every process on the store."""
+        ...
+
+    async def status(self) -> StoreStatus:
+        """Return the processes of the store, and counts of unfinished work, of all tenants."""
         ...
 
     async def prune(self, retention: Retention, *, now: float) -> dict[str, int]:

@@ -318,7 +318,7 @@ async def _find(request: _RpcRequest) -> _TaskState:
         raise _RpcError(_INVALID_PARAMS, "params.id must be the ID of a task")
     box, principal = request.service.box, request.caller.principal
     run = await box.run(task_id, user=request.user) if "." in task_id else None
-    is_shown = run is not None and (not request.caller.scopes <= {"call"} or run.user == principal.user)
+    is_shown = run is not None and (not request.caller.sees_own_data_only or run.user == principal.user)
     if run is None or not is_shown:
         raise _RpcError(_NO_TASK, f"unknown task {task_id[:_LONGEST_ID]!r}")
     return _TaskState(task_id, await kept_outcome(box.store, run))

@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from toolpost.auth.caller_tokens import claim_at, role_names
-from toolpost.contracts.callers import KEY_ID, KEY_PREFIX, OPERATOR_ID, SCOPES, SESSION_PREFIX, Caller, CallerScope
+from toolpost.contracts.callers import (
+    KEY_ID,
+    KEY_PREFIX,
+    OBSERVE,
+    OPERATOR_ID,
+    SCOPES,
+    SESSION_PREFIX,
+    Caller,
+    CallerScope,
+)
 from toolpost.contracts.errors import ToolAuthError, ToolError
 from toolpost.contracts.limits import Rate
 from toolpost.contracts.principal import Principal, has_control
@@ -65,6 +74,9 @@ _OPEN = frozenset(
     }
 )
 _OF_AGENTS = ("/mcp/", "/a2a")
+METRICS, STATUS = "/metrics", "/api/v1/status"
+_OBSERVED = frozenset({METRICS, STATUS})  # all that a caller with only the scope `observe` can request
+_OF_PROGRAMS = frozenset({"call", "observe"})  # scopes of keys that no person uses
 _OPEN_BELOW = (METADATA, "/oauth/")
 _HOST = re.compile(rb"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::([0-9]{1,5}))?")
 _SINGLE = (b"host", b"origin", b"authorization")
@@ -366,7 +378,7 @@ class Callers:
         if key is None or not known or (key.expires_at is not None and key.expires_at <= self._clock()):
             raise ToolAuthError(_NOT_KNOWN, code="invalid_token")
         self.key_uses[key.id] = self._clock()
-        is_agents = "call" in key.scopes and not key.person
+        is_agents = not key.person and not key.scopes.isdisjoint(_OF_PROGRAMS)
         return Caller(
             f"{KEY_ID}{key.id}",
             key.principal,
@@ -408,7 +420,7 @@ def caller_of(claims: Mapping[str, Any], oidc: OidcSettings) -> Caller:
         scopes,
         tuple(dict.fromkeys(answers)),
         person=is_person,
-        grants=scopes if is_person else frozenset(),
+        grants=scopes - OBSERVE if is_person else frozenset(),
         expires_at=claims["exp"],
     )
 
@@ -421,6 +433,8 @@ def _check_scopes(caller: Caller, method: str, path: str) -> None:
         raise Problem(403, "key_of_a_person", detail)
     if not caller.scopes:  # a token without a configured role
         raise insufficient_scope(*SCOPES)
+    if caller.scopes == OBSERVE and (method not in ("GET", "HEAD") or path not in _OBSERVED):
+        raise insufficient_scope("call", "answer", "admin")
     is_agents = path == "/mcp" or path.startswith(_OF_AGENTS)
     if is_agents and caller.is_session:
         raise Problem(403, "session_of_a_person", "a console session is for a person; give the agent a key of its own")

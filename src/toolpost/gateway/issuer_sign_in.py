@@ -25,6 +25,7 @@ from toolpost.auth.oauth.flow import run_flow
 from toolpost.auth.oauth.metadata import ServerMetadata, Trust, discover_server
 from toolpost.auth.pending_sign_ins import EncryptedSignIns, PendingSignIn, find_sign_in, redeem
 from toolpost.auth.secret import Secret
+from toolpost.contracts.callers import OBSERVE
 from toolpost.contracts.errors import ToolAuthError, ToolError
 from toolpost.gateway.access import SIGN_IN_CALLBACK, SIGN_IN_START, caller_of
 from toolpost.toolbox.account_pages import HtmlPage, notice_page
@@ -146,9 +147,11 @@ class IssuerSignIn:
             except ToolAuthError as error:
                 refused = error
                 continue
-            if not caller.scopes:
-                raise ToolAuthError(f"{caller.principal} has none of the roles in server.oidc.roles", code=_INVALID)
-            return caller._replace(person=True, grants=caller.scopes)
+            if not caller.scopes - OBSERVE:
+                raise ToolAuthError(
+                    f"{caller.principal} has no role of server.oidc.roles that is for people", code=_INVALID
+                )
+            return caller._replace(person=True, grants=caller.scopes - OBSERVE)
         raise refused
 
     def _failure(self, error: ToolError) -> Response:

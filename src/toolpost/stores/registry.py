@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple, Protocol, cast
 from toolpost.contracts.clock import SYSTEM_CLOCK, Clock
 from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.storage import Cipher, IdKind, Store
+from toolpost.contracts.store_status import StoreInspection
 from toolpost.stores.threads import DAEMON_THREADS, StoreThreads
 
 STORES_GROUP = "toolpost.stores"  # the entry points of plug-ins, named as the schemes of their URLs
@@ -68,6 +69,10 @@ class StoreBackend(Protocol):
 
     def check(self, options: StoreOptions) -> Iterator[StoreCheck]:
         """Check a database without changing it."""
+        ...
+
+    def inspect(self, options: StoreOptions) -> StoreInspection | None:
+        """Read the status without opening the store, changing it or recovering calls; None without a store."""
         ...
 
 

@@ -12,7 +12,7 @@ import { Checkbox, Field, Input, Switch } from '../../ui/Field';
 import { Select } from '../../ui/Select';
 import { Failure } from '../../ui/States';
 import { settingsWords } from '../../words';
-import { scopesFor, withScope, type Scope } from './key-rules';
+import { isFor, scopesFor, withScope, type Scope } from './key-rules';
 import styles from './settings.module.css';
 
 const say = settingsWords;
@@ -21,7 +21,12 @@ type Expiry = keyof typeof say.keyExpiry;
 
 const DAY = 86_400;
 const EXPIRY_S: Record<Expiry, number | null> = { never: null, day: DAY, month: 30 * DAY, year: 365 * DAY };
-const SCOPES: Record<Scope, string> = { call: say.scopeCall, answer: say.scopeAnswer, admin: say.scopeAdmin };
+const SCOPES: Record<Scope, string> = {
+  call: say.scopeCall,
+  answer: say.scopeAnswer,
+  admin: say.scopeAdmin,
+  observe: say.scopeObserve,
+};
 
 /** Create a key, and show it once. */
 export function CreateKey({ open, onClose }: { open: boolean; onClose: () => void }) {
@@ -81,7 +86,7 @@ function KeyForm({ onCreated }: { onCreated: (secret: string) => void }) {
       </Field>
       <fieldset className={styles.line}>
         <legend className={styles.label}>{say.keyScopes}</legend>
-        {(Object.keys(SCOPES) as Scope[]).map((scope) => (
+        {(Object.keys(SCOPES) as Scope[]).filter((scope) => isFor(person, scope)).map((scope) => (
           <Checkbox
             key={scope}
             label={`${scope}: ${SCOPES[scope]}`}

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 
-import { scopesFor, withScope, type Scope } from './key-rules';
+import { isFor, scopesFor, withScope, type Scope } from './key-rules';
 
 describe('the scopes of a key', () => {
   it.each<[Scope[], Scope, boolean, Scope[]]>([
@@ -9,6 +9,8 @@ describe('the scopes of a key', () => {
     [['answer'], 'admin', true, ['answer', 'admin']],
     [['answer', 'admin'], 'admin', false, ['answer']],
     [['call'], 'call', false, []],
+    [['answer', 'admin'], 'observe', true, ['observe']],
+    [['observe'], 'admin', true, ['admin']],
   ])('of an agent or a program: %j and %s %s is %j', (scopes, scope, isOn, expected) => {
     expect(withScope(scopes, scope, isOn, false)).toEqual(expected);
   });
@@ -21,5 +23,11 @@ describe('the scopes of a key', () => {
     expect(scopesFor(false, ['answer', 'call'])).toEqual(['call']);
     expect(scopesFor(false, ['answer', 'admin'])).toEqual(['answer', 'admin']);
     expect(scopesFor(true, ['call'])).toEqual(['call']);
+  });
+
+  it('are never observe for a person', () => {
+    expect(scopesFor(true, ['observe'])).toEqual(['call']);
+    expect(isFor(true, 'observe')).toBe(false);
+    expect(isFor(false, 'observe')).toBe(true);
   });
 });

@@ -829,6 +829,70 @@ COMPONENTS: dict[str, Any] = {
             "notes": array(TEXT),
         }
     ),
+    "Status": record(
+        {
+            "status": {
+                "enum": ["ready", "degraded", "unavailable", "stopping"],
+                "description": "`degraded`: there are problems, and calls are accepted; `unavailable`: they are not",
+            },
+            "problems": {**array(TEXT), "description": "What is wrong, one sentence each"},
+            "version": TEXT,
+            "at": _TIME,
+            "started_at": {**_TIME, "description": "The start of this worker, in Unix time"},
+            "workers": _COUNT,
+            "store": record(
+                {
+                    "writable": _FLAG,
+                    "reason": {**MAYBE_TEXT, "description": "Why calls cannot be recorded"},
+                    "write_failures": _COUNT,
+                    "event_lag_s": {**_MAYBE_NUMBER, "description": "The age of the oldest unprocessed event"},
+                }
+            ),
+            "disk": or_null(record({"free_bytes": _COUNT, "total_bytes": _COUNT}, about="Of the data folder")),
+            "sources": array(
+                record(
+                    {
+                        **texts("name", "transport"),
+                        "state": {"enum": ["up", "connecting", "down", "idle"]},
+                        "tools": _COUNT,
+                        "error": MAYBE_TEXT,
+                    }
+                )
+            ),
+            "owners": {
+                **array(
+                    record(
+                        {
+                            "id": TEXT,
+                            "alive": _FLAG,
+                            "host": MAYBE_TEXT,
+                            "pid": {"type": ["integer", "null"]},
+                            "version": MAYBE_TEXT,
+                            "started_at": _MAYBE_TIME,
+                            "unfinished": {**_COUNT, "description": "Calls and answers that it works on"},
+                        }
+                    )
+                ),
+                "description": "The processes that have the store open, and ended ones that left unfinished work",
+            },
+            "queues": array(
+                record(
+                    {
+                        "name": TEXT,
+                        "waiting": {**_COUNT, "description": "Entries that wait"},
+                        "oldest_s": {**_MAYBE_NUMBER, "description": "The age of the oldest one, if it is known"},
+                    }
+                )
+            ),
+            "runs": record({"running": _COUNT, "paused": _COUNT}),
+            "silent": {
+                **array(record({**texts("run_id", "tenant", "tool_name", "owner"), "updated_at": _TIME})),
+                "description": "Running calls without an event for an hour, at most 20",
+            },
+            "pending": record({"open": _COUNT, "oldest_s": _NUMBER}, about="Pending actions of all tenants"),
+        },
+        about="The status of the gateway and its store",
+    ),
     "DownloadLink": record(
         {"url": {"type": "string", "description": "Downloads the artifact once, without a bearer"}, "expires_at": _TIME}
     ),

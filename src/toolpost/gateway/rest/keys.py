@@ -35,7 +35,7 @@ _NEW_KEY = {
             "minItems": 1,
             "uniqueItems": True,
             "items": {"type": "string", "enum": list(SCOPES)},
-            "description": "A key with `call` has no other scope, unless it is for a person",
+            "description": "`observe` is alone; `call` is alone, unless the key is for a person",
         },
         "expires_in_s": {"type": ["number", "null"], "exclusiveMinimum": 0, "maximum": 3_153_600_000},
         "interactive": {
@@ -114,7 +114,7 @@ def _check_operator(request: RestRequest, user: Principal, scopes: Collection[st
 
 def _check_own(request: RestRequest, user: Principal, scopes: Collection[str], *, person: bool) -> None:
     """Raise Problem for a key that signs in as another person, who could then approve the creator's own calls."""
-    signs_in = person or any(scope != "call" for scope in scopes)
+    signs_in = person or any(scope in ("answer", "admin") for scope in scopes)
     if signs_in and user != request.caller.principal and not request.caller.is_operator:
         detail = (
             f"this key would sign in as {user}, and you could approve your own calls with it: you can create such a "

@@ -28,6 +28,7 @@ from toolpost.gateway.rest import (
     runs,
     sessions,
     sources,
+    status,
     tools,
 )
 from toolpost.gateway.rest.components import COMPONENTS
@@ -62,6 +63,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *lock.OPERATIONS,
     *policy.OPERATIONS,
     *about.OPERATIONS,
+    *status.OPERATIONS,
 )
 _ALWAYS = (400, 401, 403, 429)
 _PROBLEM = {"content": {"application/problem+json": {"schema": ref("Problem")}}}
@@ -135,13 +137,13 @@ def _parameters(operation: Operation) -> Iterable[dict[str, Any]]:
 
 def _responses(operation: Operation) -> dict[str, Any]:
     responses: dict[str, Any] = {}
-    for status, answer in operation.answers.items():
-        shown: dict[str, Any] = {"description": HTTPStatus(status).phrase}
+    for code, answer in operation.answers.items():
+        shown: dict[str, Any] = {"description": HTTPStatus(code).phrase}
         if answer is not None:
             kinds = answer if any("/" in kind for kind in answer) else {"application/json": answer}
             shown["content"] = {kind: {"schema": schema} for kind, schema in kinds.items()}
-        responses[str(status)] = shown
+        responses[str(code)] = shown
     bodies = (408, 413, 415, 422) if operation.takes is not None or operation.raw_body else ()
-    for status in sorted({*_ALWAYS, *bodies, *operation.problems}):
-        responses.setdefault(str(status), {"description": HTTPStatus(status).phrase, **_PROBLEM})
+    for code in sorted({*_ALWAYS, *bodies, *operation.problems}):
+        responses.setdefault(str(code), {"description": HTTPStatus(code).phrase, **_PROBLEM})
     return responses

@@ -222,7 +222,7 @@ class RestRequest(Struct, frozen=True, kw_only=True):
     @property
     def only_user(self) -> str | None:
         """The user to whose runs, questions and artifacts a caller with only the scope `call` is limited, else None."""
-        return self.caller.principal.user if self.caller.scopes <= {"call"} else None
+        return self.caller.principal.user if self.caller.sees_own_data_only else None
 
 
 class RestService:
@@ -261,7 +261,7 @@ class RestService:
 
     def tools_for(self, caller: Caller) -> SelectedTools:
         """Return the tools that a caller sees: with only the scope `call` those of the view at `/mcp`, else all."""
-        if not caller.scopes <= {"call"}:
+        if not caller.sees_own_data_only:
             return self._all
         view = self._views.default
         return view.tools if view.is_for(str(caller.principal)) else self._none

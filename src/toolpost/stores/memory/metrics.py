@@ -56,6 +56,11 @@ class MemoryMetricStore:
         hours = [row.begin for row in self.rows.values() if (row.tenant, row.width) == (tenant, HOUR_S)]
         return min(hours, default=None)
 
+    async def uncounted_since(self) -> float | None:
+        """Return the time of the first event that is not counted yet."""
+        events = await self._events.read(after=self._position, limit=1)
+        return events[0].at if events else None
+
     def prune(self, *, cutoff: float, now: float) -> int:
         """Delete rows of minutes after some days, and rows before the cutoff; return the number of rows."""
         gone = [name for name, row in self.rows.items() if is_old_minute(name, now) or row.begin < cutoff]

@@ -107,10 +107,11 @@ class MemoryPendingStore:
         found = {topic: self.actions.get(topic[0]) for topic in topics}
         return {topic: action and (action.status, action.outcome is not None) for topic, action in found.items()}
 
-    async def count_open(self) -> int:
-        call_ids = [action.call_id for action in self.actions.values() if action.status == "open"]
-        outer = {outer_id for call_id in call_ids for outer_id in _outer_ids(call_id)}
-        return sum(call_id not in outer for call_id in call_ids)
+    def asked(self) -> Sequence[PendingAction]:
+        """Return the open actions, except those of calls that wait for a nested call."""
+        open_actions = [action for action in self.actions.values() if action.status == "open"]
+        outer = {outer_id for action in open_actions for outer_id in _outer_ids(action.call_id)}
+        return [action for action in open_actions if action.call_id not in outer]
 
     async def claim(self, pending_id: str, answer: Answer, *, by: str, at: float) -> PendingAction | None:
         def is_open(action: PendingAction) -> bool:

@@ -12,6 +12,14 @@ from toolpost.contracts.ids import IdMaker
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import PendingAction
 from toolpost.contracts.storage import IdKind, JournalEntry, Retention, Store
+from toolpost.contracts.store_status import (
+    MOST_SILENT,
+    SILENT_S,
+    OwnerStatus,
+    SilentRun,
+    StoreInspection,
+    StoreStatus,
+)
 from toolpost.stores.chain import KEY_BYTES, LogKey
 from toolpost.stores.encryption import NoCipher, RowCipher
 from toolpost.stores.memory.event_log import MemoryEventLog
@@ -45,6 +53,7 @@ class MemoryStore:
     """
 
     def __init__(self, *, max_events: int | None = None, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._now = clock.wall
         self.owner_id = f"own_{clock.secret_bytes(12).hex()}"
         self._key = LogKey(clock.secret_bytes(KEY_BYTES))
         self.events = MemoryEventLog(max_events=max_events, clock=clock)
@@ -94,6 +103,32 @@ class MemoryStore:
 
     def mac(self, kind: str, message: bytes) -> bytes:
         return self._key.mac(kind, message)
+
+    async def status(self) -> StoreStatus:
+        at, heads = self._now(), [run.head for run in self.events.collect_runs().by_name.values()]
+        open_heads = [head for head in heads if head.open_calls]
+        running = [head for head in open_heads if head.status == "running"]
+        asked = self.pending.asked()
+        silent = sorted((head for head in running if head.updated_at < at - SILENT_S), key=lambda one: one.updated_at)
+        return StoreStatus(
+            at=at,
+            owners=[OwnerStatus(id=self.owner_id, is_alive=True, unfinished=len(running))],
+            pending=len(asked),
+            oldest_pending_at=min((action.created_at for action in asked), default=None),
+            running=len(running),
+            paused=sum(head.status == "paused" for head in open_heads),
+            silent=[
+                SilentRun(
+                    run_id=head.run_id,
+                    tenant=head.tenant,
+                    tool_name=head.tool_name,
+                    owner=self.owner_id,
+                    updated_at=head.updated_at,
+                )
+                for head in silent[:MOST_SILENT]
+            ],
+            uncounted_since=await self.metrics.uncounted_since(),
+        )
 
     async def prune(self, retention: Retention, *, now: float) -> dict[str, int]:
         removed = dict.fromkeys(PRUNED, 0)
@@ -233,6 +268,9 @@ class MemoryBackend:
 
     def check(self, options: StoreOptions) -> Iterator[StoreCheck]:
         yield StoreCheck("note", "in memory: everything is lost at the end")
+
+    def inspect(self, options: StoreOptions) -> StoreInspection | None:
+        return None
 
 
 def _run_of(entry: JournalEntry) -> tuple[str, str]:

@@ -10,12 +10,19 @@ from pathlib import Path
 
 import psycopg
 
+from toolpost.contracts.clock import SYSTEM_CLOCK, Clock
 from toolpost.contracts.errors import StoreError
 from toolpost.contracts.storage import Cipher
+from toolpost.contracts.store_status import StoreInspection
+from toolpost.stores.encryption import RowCipher
+from toolpost.stores.ledger import read_log_key
 from toolpost.stores.postgres.database import MIGRATIONS, Connection, Database, read_version
 from toolpost.stores.postgres.key_rotation import check_key
+from toolpost.stores.postgres.liveness import list_owners
+from toolpost.stores.postgres.shared_statements import PostgresStatements
 from toolpost.stores.postgres.transfer import refuse_moved
 from toolpost.stores.registry import StoreCheck
+from toolpost.stores.sql.status import read_status
 from toolpost.stores.transfer import refuse_missing
 
 _CHANNEL = "toolpost_check"
@@ -24,7 +31,6 @@ _CLOCKS_S = 5.0
 _SERVER = "SELECT split_part(version(), ' ', 2), pg_size_pretty(pg_database_size(current_database()))"
 _TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = 'toolpost'"
 _DURABLE = "SELECT current_setting('fsync'), current_setting('synchronous_commit')"
-_OWNERS = "SELECT host, dead_at IS NULL AND until > toolpost.now() FROM owners"
 
 
 def check_database(database: Database, make_cipher: Callable[[Path], Cipher], folder: Path) -> Iterator[StoreCheck]:
@@ -46,6 +52,28 @@ def check_database(database: Database, make_cipher: Callable[[Path], Cipher], fo
             yield _check_owners(db)
     except (psycopg.Error, StoreError) as error:
         yield StoreCheck("broken", database.explain(error).message)
+
+
+def inspect_database(
+    database: Database, make_cipher: Callable[[Path], Cipher], folder: Path, clock: Clock = SYSTEM_CLOCK
+) -> StoreInspection | None:
+    """Read the status of a database; None if it is not made yet, StoreError if it cannot be read."""
+    try:
+        with closing(database.connect("check")) as db:
+            version = _check_version(db)
+            if version.status == "broken":
+                raise StoreError(f"database {database.place!r} has {version.text}")
+            if not read_version(db):
+                return None
+            refuse_moved(db, database.place)
+            (encrypted,) = db.execute("SELECT key FROM ledger").fetchone() or (b"",)
+            key = read_log_key(encrypted, RowCipher(make_cipher(folder)))
+            if key is None:
+                return None
+            status = read_status(PostgresStatements(db), list_owners(db), at=clock.wall())
+    except psycopg.Error as error:
+        raise database.explain(error) from error
+    return StoreInspection(status, key.mac)
 
 
 def _check_version(db: Connection) -> StoreCheck:
@@ -93,12 +121,12 @@ def _check_notifications(db: Connection, database: Database) -> StoreCheck:
 
 
 def _check_owners(db: Connection) -> StoreCheck:
-    rows = db.execute(_OWNERS).fetchall()
-    living = Counter(host for host, is_alive in rows if is_alive)
-    ended = len(rows) - living.total()
+    owners = list_owners(db)
+    living = Counter(owner.host for owner in owners if owner.is_alive)
+    ended = len(owners) - living.total()
     if not living:
         text = "no process uses it"
     else:
-        hosts = ", ".join(f"{count} on {host}" for host, count in sorted(living.items()))
+        hosts = ", ".join(f"{count} on {host}" for host, count in sorted(living.items(), key=str))
         text = f"{hosts} {'uses' if living.total() == 1 else 'use'} it"
     return StoreCheck("ok", f"{text}; {ended} ended without closing it" if ended else text)

@@ -9,6 +9,7 @@ from importlib.metadata import version
 from typing import NamedTuple
 
 from toolpost.contracts.clock import SYSTEM_CLOCK, Clock
+from toolpost.contracts.store_status import OwnerStatus
 from toolpost.stores.ledger import Ledger
 from toolpost.stores.postgres.database import Connection, Row
 
@@ -33,8 +34,18 @@ WHERE id = %s
 """
 _LIVING = "SELECT id FROM owners WHERE id = ANY(%s) AND dead_at IS NULL"
 _OWN = "SELECT last_event, last_run, runs, total, mac FROM owners WHERE id = %s AND dead_at IS NULL FOR UPDATE"
+_REGISTERED = """
+SELECT id, dead_at IS NULL AND until > toolpost.now(), host, pid, version, started_at FROM owners ORDER BY started_at
+"""
 _FORGOTTEN = "DELETE FROM owners WHERE dead_at < toolpost.now() - %s"
 _DEAD_KEPT_S = 86_400.0  # a process that wakes later than this asks in vain whether its last transaction was committed
+
+
+def list_owners(db: Connection) -> list[OwnerStatus]:
+    """Return the registered processes, with those that have ended for less than a day."""
+    rows = db.execute(_REGISTERED).fetchall()
+    names = ("id", "is_alive", "host", "pid", "version", "started_at")
+    return [OwnerStatus(**dict(zip(names, row, strict=True))) for row in rows]
 
 
 class Owner(NamedTuple):

@@ -32,6 +32,7 @@ from toolpost.contracts.storage import (
     TokenRows,
     WebhookStore,
 )
+from toolpost.contracts.store_status import StoreInspection, StoreStatus
 from toolpost.stores.changes import Changes
 from toolpost.stores.content_files import ARTIFACTS, ContentFiles
 from toolpost.stores.durable_files import make_private_folder
@@ -40,7 +41,7 @@ from toolpost.stores.ledger import Ledger
 from toolpost.stores.postgres import transfer
 from toolpost.stores.postgres.calls import PostgresCancelStore, PostgresIdempotencyStore, PostgresJournal
 from toolpost.stores.postgres.changes import SLOW_POLL_S, Listener, PostgresNotifications, read_states
-from toolpost.stores.postgres.checks import check_database
+from toolpost.stores.postgres.checks import check_database, inspect_database
 from toolpost.stores.postgres.context import PostgresContext
 from toolpost.stores.postgres.database import (
     Connection,
@@ -53,8 +54,8 @@ from toolpost.stores.postgres.event_appender import PostgresEventAppender, open_
 from toolpost.stores.postgres.event_log import PostgresEventLog, read_next_segments
 from toolpost.stores.postgres.key_rotation import check_key
 from toolpost.stores.postgres.limits import PostgresLimits
-from toolpost.stores.postgres.liveness import LEASE_S, Leases
-from toolpost.stores.postgres.shared_statements import SharedPostgres
+from toolpost.stores.postgres.liveness import LEASE_S, Leases, list_owners
+from toolpost.stores.postgres.shared_statements import PostgresStatements, SharedPostgres
 from toolpost.stores.postgres.transactions import PostgresTransactions
 from toolpost.stores.registry import StoreCheck, StoreOptions
 from toolpost.stores.sessions import EncryptedSessionStore
@@ -66,6 +67,7 @@ from toolpost.stores.sql.metrics import SQLMetricStore
 from toolpost.stores.sql.pending import SQLPendingStore
 from toolpost.stores.sql.pruning import Pruner
 from toolpost.stores.sql.state import SQLStateTable
+from toolpost.stores.sql.status import read_status
 from toolpost.stores.sql.tokens import SQLTokenRows
 from toolpost.stores.sql.webhooks import SQLWebhookStore
 from toolpost.stores.state import EncryptedStateStore
@@ -149,6 +151,10 @@ class PostgresStore:
     def mac(self, kind: str, message: bytes) -> bytes:
         return self._shared.key.mac(kind, message)
 
+    async def status(self) -> StoreStatus:
+        at = self._shared.clock.wall()
+        return await self._shared.reader.query(lambda db: read_status(PostgresStatements(db), list_owners(db), at=at))
+
     async def prune(self, retention: Retention, *, now: float) -> dict[str, int]:
         return await self._pruner.prune(retention, now=now)
 
@@ -194,6 +200,9 @@ class PostgresBackend:
 
     def check(self, options: StoreOptions) -> Iterator[StoreCheck]:
         return check_database(Database(options.database), options.make_cipher, _folder(options))
+
+    def inspect(self, options: StoreOptions) -> StoreInspection | None:
+        return inspect_database(Database(options.database), options.make_cipher, _folder(options), options.clock)
 
     def describe(self, options: StoreOptions) -> str:
         return Database(options.database).place

@@ -35,13 +35,6 @@ _GET = f"SELECT {COLUMNS} FROM pending WHERE id = :id"  # noqa: S608
 _LIST = f"SELECT {COLUMNS} FROM pending WHERE TRUE"  # noqa: S608
 _BEFORE = " AND (created_at, rowid) < (SELECT created_at, rowid FROM pending WHERE id = :before{})"
 _NEWEST_FIRST = " ORDER BY created_at DESC, rowid DESC LIMIT :limit"
-# The ID of a nested call begins with that of its parent and a dot; "/" is the character after the dot.
-_COUNT_OPEN = """
-SELECT count(*) FROM pending AS one WHERE status = 'open' AND NOT EXISTS (
-    SELECT 1 FROM pending AS inside
-    WHERE inside.call_id > one.call_id || '.' AND inside.call_id < one.call_id || '/' AND inside.status = 'open'
-)
-"""
 # The process that claims an action owns it until the action is settled.
 _CLAIMANTS = "SELECT DISTINCT owner FROM pending WHERE owner IS NOT NULL"
 # Only after the intent of the call has been handled: of two processes that recover concurrently, one could otherwise
@@ -174,13 +167,6 @@ class SQLPendingStore:
 
     async def wait(self, pending_ids: Sequence[str], known: object = None, *, timeout_s: float = 0.0) -> object:
         return await self._changes.wait_for([*map(pending_topic, pending_ids)], known, timeout_s=timeout_s)
-
-    async def count_open(self) -> int:
-        def work(db: SQLConnection) -> int:
-            count: int = db.execute(_COUNT_OPEN).fetchone()[0]
-            return count
-
-        return await self._shared.read(work)
 
     async def claim(self, pending_id: str, answer: Answer, *, by: str, at: float) -> PendingAction | None:
         def work(db: SQLConnection) -> PendingAction | None:

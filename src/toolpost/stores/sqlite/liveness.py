@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import os
+import platform
 from pathlib import Path
 from weakref import WeakSet
 
+import msgspec
+
 from toolpost.contracts.clock import SYSTEM_CLOCK, Clock
 from toolpost.contracts.errors import StoreError
+from toolpost.contracts.store_status import OwnerStatus
 from toolpost.stores.durable_files import try_lock
+
+_FACTS_AT = 1  # Windows locks the first byte, which others then cannot read
 
 
 class Liveness:
@@ -20,8 +26,9 @@ class Liveness:
     """
 
     def __init__(self, folder: Path, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._folder = folder
+        self.folder = folder
         self._random_bytes = clock.secret_bytes
+        self._now = clock.wall
         try:
             folder.mkdir(mode=0o700, exist_ok=True)
             self.owner_id, self._descriptor = self._take()
@@ -39,7 +46,7 @@ class Liveness:
 
     def sweep(self) -> None:
         """Delete the lock files of owners that have ended."""
-        for path in self._folder.glob("*.lock"):
+        for path in self.folder.glob("*.lock"):
             if path.stem != self.owner_id:
                 with contextlib.suppress(OSError):
                     _remove_if_dead(path)
@@ -65,11 +72,25 @@ class Liveness:
             path = self._path(owner_id)
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
             if try_lock(descriptor, shared=False) and path.exists():
+                self._write_facts(descriptor)
                 return owner_id, descriptor
             os.close(descriptor)
 
+    def _write_facts(self, descriptor: int) -> None:
+        """Write which process this is, for `toolpost status`; a full disk must not keep a process from starting."""
+        facts = _Facts(host=platform.node(), pid=os.getpid(), started_at=self._now())
+        with contextlib.suppress(OSError):
+            os.lseek(descriptor, _FACTS_AT, os.SEEK_SET)
+            os.write(descriptor, msgspec.json.encode(facts))
+
     def _path(self, owner_id: str) -> Path:
-        return self._folder / f"{owner_id}.lock"
+        return self.folder / f"{owner_id}.lock"
+
+
+class _Facts(msgspec.Struct, frozen=True, kw_only=True):
+    host: str
+    pid: int
+    started_at: float
 
 
 _HELD: WeakSet[Liveness] = WeakSet()
@@ -93,9 +114,19 @@ def _remove_if_dead(path: Path) -> None:
         os.close(descriptor)
 
 
-def count_living(folder: Path) -> int:
-    """Return the number of processes that have the store of a folder open."""
-    return sum(map(_is_locked, folder.glob("*.lock")))
+def list_owners(folder: Path) -> list[OwnerStatus]:
+    """Return the processes that have the store of a folder open."""
+    return [_describe(path) for path in sorted(folder.glob("*.lock")) if _is_locked(path)]
+
+
+def _describe(path: Path) -> OwnerStatus:
+    """Return the owner of a lock file, with the facts that it contains."""
+    with contextlib.suppress(OSError, ValueError, msgspec.ValidationError):
+        with path.open("rb") as file:
+            file.seek(_FACTS_AT)
+            facts = msgspec.json.decode(file.read(), type=_Facts)
+        return OwnerStatus(id=path.stem, is_alive=True, **msgspec.structs.asdict(facts))
+    return OwnerStatus(id=path.stem, is_alive=True)
 
 
 def _is_locked(path: Path) -> bool:

@@ -31,6 +31,7 @@ from toolpost.contracts.storage import (
     TokenRows,
     WebhookStore,
 )
+from toolpost.contracts.store_status import StoreInspection, StoreStatus
 from toolpost.stores.changes import Changes
 from toolpost.stores.content_files import ARTIFACTS, ContentFiles
 from toolpost.stores.durable_files import make_private_folder
@@ -46,12 +47,13 @@ from toolpost.stores.sql.metrics import SQLMetricStore
 from toolpost.stores.sql.pending import SQLPendingStore
 from toolpost.stores.sql.pruning import Pruner
 from toolpost.stores.sql.state import SQLStateTable
+from toolpost.stores.sql.status import read_status
 from toolpost.stores.sql.tokens import SQLTokenRows
 from toolpost.stores.sql.webhooks import SQLWebhookStore
 from toolpost.stores.sqlite import transfer
 from toolpost.stores.sqlite.calls import SQLiteCancelStore, SQLiteIdempotencyStore, SQLiteJournal
 from toolpost.stores.sqlite.changes import read_states
-from toolpost.stores.sqlite.checks import check_folder
+from toolpost.stores.sqlite.checks import check_folder, inspect_folder
 from toolpost.stores.sqlite.context import SQLiteContext
 from toolpost.stores.sqlite.database import (
     DATABASE,
@@ -66,8 +68,8 @@ from toolpost.stores.sqlite.event_appender import EventAppender, open_ledger
 from toolpost.stores.sqlite.event_log import SQLiteEventLog, read_next_segments
 from toolpost.stores.sqlite.key_check import check_key
 from toolpost.stores.sqlite.limits import SQLiteLimits
-from toolpost.stores.sqlite.liveness import Liveness
-from toolpost.stores.sqlite.shared_statements import SharedSQLite
+from toolpost.stores.sqlite.liveness import Liveness, list_owners
+from toolpost.stores.sqlite.shared_statements import SharedSQLite, SQLiteStatements
 from toolpost.stores.sqlite.transactions import TransactionRunner
 from toolpost.stores.state import EncryptedStateStore
 from toolpost.stores.threads import DAEMON_THREADS, StoreThreads
@@ -134,6 +136,10 @@ class SQLiteStore:
     def mac(self, kind: str, message: bytes) -> bytes:
         return self._shared.key.mac(kind, message)
 
+    async def status(self) -> StoreStatus:
+        folder, at = self._shared.liveness.folder, self._shared.clock.wall()
+        return await self._shared.reader.query(lambda db: read_status(SQLiteStatements(db), list_owners(folder), at=at))
+
     async def prune(self, retention: Retention, *, now: float) -> dict[str, int]:
         return await self._pruner.prune(retention, now=now)
 
@@ -187,6 +193,9 @@ class SQLiteBackend:
 
     def check(self, options: StoreOptions) -> Iterator[StoreCheck]:
         return check_folder(_folder(options), options.make_cipher)
+
+    def inspect(self, options: StoreOptions) -> StoreInspection | None:
+        return inspect_folder(_folder(options), options.make_cipher, options.clock)
 
     def describe(self, options: StoreOptions) -> str:
         return str(_folder(options) / DATABASE)

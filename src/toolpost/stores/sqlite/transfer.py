@@ -27,7 +27,7 @@ from toolpost.stores.sqlite.database import (
 )
 from toolpost.stores.sqlite.event_appender import load_ledger, save_ledger
 from toolpost.stores.sqlite.key_check import check_key
-from toolpost.stores.sqlite.liveness import count_living
+from toolpost.stores.sqlite.liveness import list_owners
 from toolpost.stores.sqlite.shared_statements import SQLiteStatements
 from toolpost.stores.transfer import (
     BATCH,
@@ -207,7 +207,7 @@ def _existing(folder: Path) -> Path:
 
 
 def _refuse_users(folder: Path, path: Path) -> None:
-    refuse_users(count_living(folder / OWNERS), str(path), "on the folder")
+    refuse_users(len(list_owners(folder / OWNERS)), str(path), "on the folder")
 
 
 def _refuse_data(path: Path) -> None:

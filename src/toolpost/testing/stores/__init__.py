@@ -26,6 +26,7 @@ _PARTS = (
     "sessions",
     "shared",
     "state",
+    "status",
     "tokens",
     "waits",
 )

@@ -1,6 +1,7 @@
 """Tests of a store that several processes have open: visibility, claims, adoption, and reading in commit order."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 
 import pytest
@@ -64,6 +65,13 @@ class SharedStoreTests(SharedLimitTests):
         assert (await other.cancels.requested(["call_9"])).keys() == {"call_9"}
         assert await other.pending.claim("ask_1", APPROVE, by="acme:boss", at=1500.0) is not None
         assert await store.pending.claim("ask_1", APPROVE, by="acme:boss", at=1500.0) is None
+
+    async def test_the_status_names_each_process(self, store: Store, other: Store) -> None:
+        await emit(store, event())
+
+        owners = (await other.status()).owners
+        assert sorted((one.is_alive, one.unfinished) for one in owners) == [(True, 0), (True, 1)]
+        assert {one.pid for one in owners} <= {os.getpid(), None}
 
     @pytest.mark.parametrize("kind", CHANGES)
     async def test_a_change_of_another_process_ends_a_wait(self, store: Store, other: Store, kind: str) -> None:

@@ -12,6 +12,7 @@ from toolpost.testing.stores.pruning import PruningTests
 from toolpost.testing.stores.sessions import SessionTests
 from toolpost.testing.stores.shared import SharedStoreTests
 from toolpost.testing.stores.state import StateTests
+from toolpost.testing.stores.status import StatusTests
 from toolpost.testing.stores.tokens import TokenTests
 from toolpost.testing.stores.waits import WaitTests
 
@@ -30,6 +31,7 @@ class StoreTests(
     PruningTests,
     ErasureTests,
     MetricTests,
+    StatusTests,
     LimitTests,
 ):
     """The tests of a store that one process has open."""
