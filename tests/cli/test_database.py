@@ -41,7 +41,7 @@ def test_a_check_shows_the_version_and_what_does_not_verify(toolpost: Run, home:
     tampered = toolpost("db", "check", "--verify", "--json")
 
     assert (fine.code, fine.json["status"]) == (0, "ok")
-    assert "version 1 of 1" in fine.json["checks"][0]["text"]
+    assert "version 2 of 2" in fine.json["checks"][0]["text"]
     assert (tampered.code, tampered.json["status"]) == (1, "failed")
     assert "was changed" in tampered.json["checks"][-1]["text"]
 

@@ -29,7 +29,7 @@ from toolpost import PendingAction, Settings, Toolbox
 from toolpost.contracts.events import RunEvent
 from toolpost.sources.registry import load_plugins
 from toolpost.stores.sqlite.transactions import TransactionRunner
-from toolpost.stores.writer import Item, Job
+from toolpost.stores.writer import Item, WriteFunction
 from toolpost.toolbox.callback_app import callback_app
 from toolpost.wire.client import HttpClient
 from toolpost.wire.messages import Request, Response
@@ -127,7 +127,7 @@ def _name(item: Item) -> str:
     """What a transaction holds; nothing where it changes nothing."""
     if isinstance(item, RunEvent):
         return f"event {item.code.name}"
-    if not isinstance(item, Job):
+    if not isinstance(item, WriteFunction):
         return ""
     work: Any = item.work
     if getattr(work, "__qualname__", "").startswith(

@@ -209,7 +209,7 @@ def test_a_migration_that_is_killed_leaves_nothing_behind(tmp_path: Path, url: s
 
     with db("migrate", folder=tmp_path, url=url) as again:
         text, _ = again.communicate()
-    assert (again.returncode, "created with version 1" in text) == (0, True)
+    assert (again.returncode, "created with version 2" in text) == (0, True)
 
 
 async def test_a_backup_of_postgresql_is_restored_with_open_calls_unknown(
@@ -289,7 +289,7 @@ async def test_a_check_names_the_version_the_processes_and_the_server(server: Ke
         used = texts(server)
     unused = texts(server)
 
-    assert "ok: version 1 of 1" in used
+    assert "ok: version 2 of 2" in used
     assert "ok: notifications arrive" in used
     assert "ok: the clocks of the server and of this machine agree" in used
     assert any(text.startswith("note: fsync is off") for text in used)  # as the server of the tests is started
@@ -325,7 +325,7 @@ async def test_a_check_finds_a_newer_version_missing_tables_and_a_moved_database
     await move(server.place, sqlite.place)
 
     assert incomplete[-1].endswith("are missing: cancels; restore a backup")
-    assert newer == ["broken: version 999, newer than this toolpost knows (1); upgrade it"]
+    assert newer == ["broken: version 999, newer than this toolpost knows (2); upgrade it"]
     assert any("was moved to" in text for text in texts(server))
 
 

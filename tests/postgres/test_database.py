@@ -95,7 +95,7 @@ async def test_a_newer_version_is_refused_with_advice(postgres_url: str, tmp_pat
     with asking(postgres_url) as db:
         db.execute("INSERT INTO migrations VALUES (99, 0)")
 
-    with pytest.raises(StoreError, match=r"has version 99, this toolpost knows versions up to 1; upgrade toolpost"):
+    with pytest.raises(StoreError, match=r"has version 99, this toolpost knows versions up to 2; upgrade toolpost"):
         open_store(postgres_url, tmp_path)
 
 

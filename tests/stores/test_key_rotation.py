@@ -12,6 +12,7 @@ from toolpost.contracts.errors import StoreError
 from toolpost.contracts.questions import Answer
 from toolpost.contracts.storage import TokenKey
 from toolpost.stores.sqlite.store import SQLiteStore, open_sqlite_store
+from toolpost.testing.stores.jobs import UNLIMITED, job, schedule
 from toolpost.testing.stores.samples import ANN, artifact, intent, key_record, question
 
 KEY = TokenKey("acme", "ann", "https://issuer.example", "", "client")
@@ -25,6 +26,9 @@ COLUMNS = [
     ("tokens", "body"),
     ("state", "body"),
     ("ledger", "key"),
+    ("jobs", "body"),
+    ("jobs", "outcome"),
+    ("schedules", "arguments"),
 ]
 # Made with a key or a digest of one: there is nothing to open.
 MACS = frozenset({"digest", "hash", "last_hash", "same_call", "forgotten", "total", "mac"})
@@ -45,6 +49,11 @@ async def fill(store: SQLiteStore, count: int = 1) -> None:
     await store.idempotency.settle(ANN, "k|1", {"status": "completed"})
     await store.tokens.put(KEY, {"access": "token"})
     await store.state.save_planner_state("the-token", {"step": 1})
+    for name in ("run_waits", "run_ends"):
+        await store.jobs.add(job(name), limits=UNLIMITED)
+    await store.jobs.begin("run:run_ends:0")
+    await store.jobs.finish("run:run_ends:0", "failed", outcome={"status": "failed"})
+    await store.schedules.put(schedule())
     for data in (b"short", b"long" * 50_000):
         await store.artifacts.put(data, artifact())
 
@@ -57,15 +66,19 @@ async def read_all(store: SQLiteStore) -> list[object]:
     assert held
     assert row
     kept = [await store.artifacts.read(ref.id, tenant=None) for ref in await store.artifacts.list()]
+    ended, planned_calls = await store.jobs.of_run("run_ends", tenant=ANN.tenant), await store.schedules.list()
+    assert ended
     planned = await store.state.load_planner_state("the-token")
-    return [entry.call, entry.result, action, held.outcome, row, planned, *kept]
+    return [entry.call, entry.result, action, held.outcome, row, planned, ended.outcome, planned_calls, *kept]
 
 
 def marks(folder: Path) -> dict[tuple[str, str], set[bytes]]:
     """How what is encrypted begins, by table and column."""
     with closing(sqlite3.connect(folder / "toolpost.db")) as db:
         return {
-            (table, column): {bytes(body[:9]) for (body,) in db.execute(f"SELECT {column} FROM {table}")}
+            (table, column): {
+                bytes(body[:9]) for (body,) in db.execute(f"SELECT {column} FROM {table} WHERE {column} IS NOT NULL")
+            }
             for table, column in COLUMNS
         }
 
@@ -81,6 +94,7 @@ async def test_every_encrypted_value_gets_the_newest_key_and_says_the_same(tmp_p
         assert await read_all(store) == before
 
     kinds = {"journal": 2, "pending": 3, "keys": 1, "tokens": 1, "state": 1, "ledger": 1, "artifacts": 2}
+    kinds |= {"jobs": 2, "schedules": 1}
     assert counts == {**kinds, "unreadable": 0}
     assert marks(tmp_path) == {column: {cipher.prefix()} for column in COLUMNS}
 

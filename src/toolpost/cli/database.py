@@ -251,7 +251,7 @@ def _report_problems(problems: list[str], output: Output) -> int:
 def _rows(rows: Mapping[str, Any]) -> str:
     from toolpost.stores.transfer import ROWS_OF_USERS
 
-    return f"{_count(rows['runs'], 'run')} with {_count(sum(rows[table] for table in ROWS_OF_USERS), 'row')}"
+    return f"{_count(rows['runs'], 'run')} with {_count(sum(rows.get(table, 0) for table in ROWS_OF_USERS), 'row')}"
 
 
 def _count(count: int, what: str) -> str:

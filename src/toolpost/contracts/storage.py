@@ -23,6 +23,7 @@ from toolpost.contracts.events import (
     RunSummary,
     StoredEvent,
 )
+from toolpost.contracts.jobs import Job, JobStore, ScheduleStore
 from toolpost.contracts.limits import LimitStore
 from toolpost.contracts.metrics import Dimension, MetricRow
 from toolpost.contracts.principal import Principal
@@ -337,8 +338,18 @@ class PendingStore(Protocol):
         """
         ...
 
-    async def claim(self, pending_id: str, answer: Answer, *, by: str, at: float) -> PendingAction | None:
-        """Claim an open, unexpired action for its answer; return it with the answer, or None if it was not open."""
+    async def claim(
+        self, pending_id: str, answer: Answer, *, by: str, at: float, then: Job | None = None
+    ) -> PendingAction | None:
+        """Claim an open, unexpired action for its answer; return it with the answer, or None if it was not open.
+
+        With `then`, no process owns the claim. The same commit stores that job, as the next one of its run; the process
+        that runs it continues with `take_claim`.
+        """
+        ...
+
+    async def take_claim(self, pending_id: str) -> PendingAction | None:
+        """Take a claimed action that no running process owns; None if there is no such action."""
         ...
 
     async def settle(
@@ -647,6 +658,10 @@ class Store(Protocol):
     def webhooks(self) -> WebhookStore: ...
     @property
     def metrics(self) -> MetricStore: ...
+    @property
+    def jobs(self) -> JobStore: ...
+    @property
+    def schedules(self) -> ScheduleStore: ...
     @property
     def cancels(self) -> CancelStore: ...
     @property

@@ -23,7 +23,7 @@ _BACKTRACKING = jsonschema_rs.FancyRegexOptions(backtrack_limit=100_000)
 _GAVE_UP = (ValidationErrorKind.BacktrackLimitExceeded, ValidationErrorKind.RegexEngineFailure)
 
 
-class Engine(Struct, frozen=True, kw_only=True):
+class SchemaEngine(Struct, frozen=True, kw_only=True):
     """A compiled schema: whether a value is valid, all violations, or only the first one.
 
     Each may raise ValueError for a value that is not JSON or nested too deeply.
@@ -34,7 +34,7 @@ class Engine(Struct, frozen=True, kw_only=True):
     first_violation: Callable[[Any], Iterable[Violation]]
 
 
-def compile_engine(schema: AnySchema, *, backtracking: bool = False) -> Engine:
+def compile_engine(schema: AnySchema, *, backtracking: bool = False) -> SchemaEngine:
     """Compile a schema without network access; ValueError if it is invalid."""
     patterns = _BACKTRACKING if backtracking else _LINEAR
     # Formats are not validated: RFC 3339 would reject the dates without a zone that most servers accept and send.
@@ -53,7 +53,7 @@ def compile_engine(schema: AnySchema, *, backtracking: bool = False) -> Engine:
             return [_violation(schema, error)]
         return []
 
-    return Engine(is_valid=validator.is_valid, violations=violations, first_violation=first_violation)
+    return SchemaEngine(is_valid=validator.is_valid, violations=violations, first_violation=first_violation)
 
 
 def _violation(schema: AnySchema, error: jsonschema_rs.ValidationError) -> Violation:

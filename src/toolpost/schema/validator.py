@@ -14,7 +14,7 @@ from toolpost.contracts.errors import ToolSchemaError, ToolValidationError
 from toolpost.contracts.spec import JsonSchema
 from toolpost.schema.coercion import coerce_value, drop_nulls
 from toolpost.schema.drafts import normalize_draft
-from toolpost.schema.engine import Engine, compile_engine, pattern_cost
+from toolpost.schema.engine import SchemaEngine, compile_engine, pattern_cost
 from toolpost.schema.json_values import (
     AnySchema,
     find_non_json,
@@ -62,7 +62,7 @@ class Validator(Struct, frozen=True, kw_only=True):
 
     is_valid: Callable[[Any], bool]
     schema: AnySchema
-    engine: Engine
+    engine: SchemaEngine
     lenient: bool
     depth_limit: int | None
     size_limit: int | None
@@ -156,7 +156,7 @@ def compile_validator(schema: AnySchema, *, lenient: bool = False, own: bool = F
 
 def _validator(
     schema: AnySchema,
-    engine: Engine,
+    engine: SchemaEngine,
     weight: Weight,
     *,
     lenient: bool,
@@ -203,7 +203,7 @@ def _unreadable(instance: Any, exc: ValueError) -> str:
     return "$: nested too deeply to check" if "Recursion" in str(exc) else f"$: {exc}"
 
 
-def _own_engine(schema: JsonSchema) -> Engine:
+def _own_engine(schema: JsonSchema) -> SchemaEngine:
     """Compile an engine that matches every pattern of the schema, as written or translated."""
     declared = normalize_draft(schema)
     for spelled in (declared, map_patterns(declared, translate_pattern)):
@@ -214,7 +214,7 @@ def _own_engine(schema: JsonSchema) -> Engine:
     raise ToolSchemaError(f"Schema is unusable: the engine does not take the pattern {shown}; write it more simply")
 
 
-def _external_engine(schema: JsonSchema, weight: Weight) -> tuple[Engine, tuple[str, ...]]:
+def _external_engine(schema: JsonSchema, weight: Weight) -> tuple[SchemaEngine, tuple[str, ...]]:
     """Compile an engine whose patterns take bounded time for any value; also return the omitted patterns."""
     declared = normalize_draft(schema)
     patterns = list(patterns_in(declared))
@@ -229,24 +229,24 @@ def _external_engine(schema: JsonSchema, weight: Weight) -> tuple[Engine, tuple[
     dearest = max(pattern_cost(translate_pattern(pattern)) or 1 for _, pattern in patterns)
     limit = _MAX_MATCHED // (dearest * (weight.work + names))
 
-    def chosen(instance: Any) -> Engine:
+    def chosen(instance: Any) -> SchemaEngine:
         return matching if text_within(limit, instance) else cheap()
 
-    return Engine(
+    return SchemaEngine(
         is_valid=lambda instance: chosen(instance).is_valid(instance),
         violations=lambda instance: chosen(instance).violations(instance),
         first_violation=lambda instance: chosen(instance).first_violation(instance),
     ), unchecked
 
 
-def _engine(schema: JsonSchema) -> Engine:
+def _engine(schema: JsonSchema) -> SchemaEngine:
     engine = _fast_or_none(schema)
     if engine is None:
         raise ToolSchemaError("Schema is unusable: all its patterns together are too large to be compiled")
     return engine
 
 
-def _fast_or_none(schema: JsonSchema, *, backtracking: bool = False) -> Engine | None:
+def _fast_or_none(schema: JsonSchema, *, backtracking: bool = False) -> SchemaEngine | None:
     """Compile a schema; None if the engine rejects a pattern."""
     try:
         return compile_engine(schema, backtracking=backtracking)

@@ -17,7 +17,7 @@ from toolpost.stores.content_files import ARTIFACTS, ContentFiles
 from toolpost.stores.encryption import RowCipher
 from toolpost.stores.registry import StoreOptions
 from toolpost.stores.sql.restored_calls import interrupt_open_calls
-from toolpost.stores.transfer import COPIED, Batches, PortableBackend, Snapshot
+from toolpost.stores.transfer import Batches, PortableBackend, Snapshot, tables_of
 
 # More positions than any log assigns in a second, so none of those assigned since the backup is assigned again.
 _POSITIONS_A_SECOND = 10_000 << 12
@@ -50,7 +50,7 @@ def back_up(backend: PortableBackend, options: StoreOptions, target: Path) -> Ba
     with ArchiveWriter(path) as archive, backend.snapshot(options) as snapshot:
         created_at = options.clock.wall()
         lost = _add_contents(archive, snapshot, options)
-        for table in COPIED:
+        for table in tables_of(snapshot.schema):
             rows = snapshot.rows(table)
             if table == "artifacts" and lost:
                 rows = _without(rows, snapshot.columns(table).index(_SHA256), lost)
@@ -79,7 +79,8 @@ def restore(backend: PortableBackend, options: StoreOptions, source: Path) -> Re
             for table, columns in manifest.columns.items():
                 if store.insert(table, columns, archive.rows(table)) != manifest.rows[table]:
                     raise StoreError(f"backup {str(source)!r}: rows of {table} are missing; nothing was restored")
-            interrupted = interrupt_open_calls(store.statements, RowCipher(cipher), key, at=now)
+            has_jobs = "jobs" in manifest.columns
+            interrupted = interrupt_open_calls(store.statements, RowCipher(cipher), key, at=now, has_jobs=has_jobs)
             _restore_contents(archive, options, cipher)
     return RestoredBackup(manifest, interrupted.calls, interrupted.sessions, position)
 

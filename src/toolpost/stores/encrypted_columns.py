@@ -15,6 +15,7 @@ from toolpost.stores.encryption import UNREADABLE, RowCipher
 
 _INTENT = ("tenant", "user", "call_id", "step", "run_id", "tool_name")
 _PENDING = ("tenant", "user", "id")
+_JOBS = ("tenant", "user", "id")
 _TOKENS = ("tenant", "user", "issuer", "resource", "client", "version")
 PRIMARY_KEYS = {
     "journal": ("call_id", "step"),
@@ -23,6 +24,8 @@ PRIMARY_KEYS = {
     "tokens": ("tenant", "user", "issuer", "resource", "client"),
     "ledger": ("id",),
     "state": ("kind", "key", "item"),
+    "jobs": ("id",),
+    "schedules": ("tenant", "name"),
 }
 """The primary keys of the tables with encrypted columns."""
 CHECKED = (("pending", "action"), ("journal", "call"), ("tokens", "body"), ("state", "body"), ("ledger", "key"))
@@ -73,6 +76,9 @@ ENCRYPTED = (
     EncryptedColumn("tokens", "body", _TOKENS, ("body",)),
     EncryptedColumn("ledger", "key", ("id",), ("key",)),
     EncryptedColumn("state", "body", ("kind", "key", "item"), ()),
+    EncryptedColumn("jobs", "body", _JOBS, ("body",)),
+    EncryptedColumn("jobs", "outcome", _JOBS, ("outcome",)),
+    EncryptedColumn("schedules", "arguments", ("tenant", "user", "name"), ("arguments",)),
 )
 """All encrypted columns of a database, except the contents of artifacts."""
 

@@ -20,6 +20,7 @@ PRUNED: tuple[str, ...] = (
     "keys",
     "cancels",
     "state",
+    "jobs",
     "artifacts",
     "files",
     "metrics",

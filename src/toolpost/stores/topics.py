@@ -10,6 +10,7 @@ from toolpost.stores.writer import Item
 
 EVENTS: Topic = ("events",)  # the position of the newest event
 CANCELS: Topic = ("cancels",)  # the number of the newest cancel request
+JOBS: Topic = ("jobs",)  # the number of the newest job
 
 
 def run_topic(tenant: str, run_id: str) -> Topic:

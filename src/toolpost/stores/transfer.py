@@ -36,13 +36,16 @@ COPIED: Mapping[str, str] = {
     "tokens": 'tenant, "user", issuer, resource, client',
     "caller_keys": "created_at, id",
     "webhooks": "name",
+    "jobs": _BY_INSERTION,
+    "schedules": "tenant, name",
     "metrics": "tenant, dimension, width, begin, key",
     "metrics_position": "position",
 }
 """The tables that are copied, with the order of their rows. The ledger is copied separately, as a `LogState`."""
-RENUMBERED = frozenset({"journal", "pending", "cancels", "artifacts"})
+RENUMBERED = frozenset({"journal", "pending", "cancels", "artifacts", "jobs"})
 """Tables whose rows get new numbers in the same order."""
 ROWS_OF_USERS = tuple(table for table in COPIED if table != "metrics_position")  # which has always one row
+_SINCE = {"jobs": 2, "schedules": 2}  # the versions that added tables
 BATCH = 1000
 NOT_EMPTY = "database_not_empty"  # the code of the error
 
@@ -182,9 +185,14 @@ def open_log(key: bytes, cipher: Cipher, place: str) -> LogKey:
     return log_key
 
 
-def refuse_missing(tables: Collection[str], place: str) -> None:
-    """Raise StoreError if a database lacks a table."""
-    missing = [table for table in (*COPIED, "ledger") if table not in tables]
+def tables_of(schema: int) -> list[str]:
+    """Return the copied tables of a version of the schema."""
+    return [table for table in COPIED if _SINCE.get(table, 1) <= schema]
+
+
+def refuse_missing(tables: Collection[str], schema: int, place: str) -> None:
+    """Raise StoreError if a database lacks a table of its version."""
+    missing = [table for table in (*tables_of(schema), "ledger") if table not in tables]
     if missing:
         raise StoreError(f"tables of {place!r} are missing: {', '.join(missing)}; restore a backup")
 
@@ -213,9 +221,11 @@ def refuse_rows(counts: Mapping[str, int], place: str, advice: str) -> None:
 
 def copy_rows(source: Snapshot, target: EmptyStore) -> dict[str, int]:
     """Copy all rows; return their number by table. StoreError if the numbers differ."""
-    return {table: target.insert(table, source.columns(table), source.rows(table)) for table in COPIED}
+    return {
+        table: target.insert(table, source.columns(table), source.rows(table)) for table in tables_of(source.schema)
+    }
 
 
 def count_rows(source: Snapshot) -> dict[str, int]:
     """Return the number of rows by table."""
-    return {table: source.count(table) for table in COPIED}
+    return {table: source.count(table) for table in tables_of(source.schema)}

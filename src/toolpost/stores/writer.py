@@ -25,7 +25,7 @@ FIRST_BACKOFF_S = 0.1
 LAST_BACKOFF_S = 2.0
 
 
-class JobResult(NamedTuple):
+class WriteResult(NamedTuple):
     """The result or the error for a future."""
 
     future: asyncio.Future[Any]
@@ -33,9 +33,9 @@ class JobResult(NamedTuple):
     error: BaseException | None = None
 
 
-def deliver(results: Iterable[JobResult]) -> None:
+def deliver(results: Iterable[WriteResult]) -> None:
     """Set the results of futures from any thread; each event loop is woken once."""
-    by_loop: defaultdict[asyncio.AbstractEventLoop, list[JobResult]] = defaultdict(list)
+    by_loop: defaultdict[asyncio.AbstractEventLoop, list[WriteResult]] = defaultdict(list)
     for result in results:
         by_loop[result.future.get_loop()].append(result)
     for loop, its_results in by_loop.items():
@@ -43,7 +43,7 @@ def deliver(results: Iterable[JobResult]) -> None:
             loop.call_soon_threadsafe(_set_results, its_results)
 
 
-def _set_results(results: list[JobResult]) -> None:
+def _set_results(results: list[WriteResult]) -> None:
     for future, result, error in results:
         if future.done():  # the waiting task was cancelled
             continue
@@ -53,7 +53,7 @@ def _set_results(results: list[JobResult]) -> None:
             future.set_exception(error)
 
 
-class Job(Struct, frozen=True):
+class WriteFunction(Struct, frozen=True):
     """A function to run on the writer's connection, and the future of its result."""
 
     work: Callable[[Any], Any]
@@ -85,8 +85,8 @@ class Stop:
     """Wakes the writer thread to end it."""
 
 
-Item: TypeAlias = RunEvent | Job | Statement | Barrier | Stop
-WAITED_FOR = (Job, Statement, Barrier)
+Item: TypeAlias = RunEvent | WriteFunction | Statement | Barrier | Stop
+WAITED_FOR = (WriteFunction, Statement, Barrier)
 
 
 class Transactions(Protocol):
@@ -100,7 +100,7 @@ class Transactions(Protocol):
     @property
     def limit(self) -> int: ...
 
-    def commit(self, batch: Sequence[Item]) -> list[JobResult]:
+    def commit(self, batch: Sequence[Item]) -> list[WriteResult]:
         """Commit a batch and return the results of its functions; if this raises, nothing of the batch is stored."""
         ...
 
@@ -171,7 +171,7 @@ class Writer(Generic[Connection]):
     async def submit(self, work: Callable[[Connection], T]) -> T:
         """Run `work` in the next transaction and return its result once it is durable."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        result: T = await self._enqueue(Job(work, future))
+        result: T = await self._enqueue(WriteFunction(work, future))
         return result
 
     async def execute(self, kind: StatementKind, values: tuple[Any, ...]) -> Any:
@@ -207,7 +207,7 @@ class Writer(Generic[Connection]):
             advice = "the calls are not undone, so check their effects before you repeat them"
             raise StoreError(f"{events} not written: {self._error}; {advice}", cause=self._error)
 
-    async def _enqueue(self, item: Job | Statement | Barrier) -> Any:
+    async def _enqueue(self, item: WriteFunction | Statement | Barrier) -> Any:
         if self._stopping.is_set():
             _refuse(self._transactions.place, item)
         self._queue.put(item)
@@ -264,7 +264,7 @@ class Writer(Generic[Connection]):
         items = [*batch, *self._held, *newer]
         self._held = [item for item in items if isinstance(item, RunEvent)]
         self._in_hand = len(self._held)
-        deliver(JobResult(item.future, error=_copy_error(error)) for item in items if isinstance(item, WAITED_FOR))
+        deliver(WriteResult(item.future, error=_copy_error(error)) for item in items if isinstance(item, WAITED_FOR))
 
     def _release_drainers(self) -> None:
         error = self._error
@@ -272,7 +272,7 @@ class Writer(Generic[Connection]):
             return
         with contextlib.suppress(IndexError):  # two threads may empty it concurrently
             while True:
-                deliver([JobResult(self._drainers.popleft(), error=error and _copy_error(error))])
+                deliver([WriteResult(self._drainers.popleft(), error=error and _copy_error(error))])
 
     def _stop(self) -> None:
         self._stopping.set()

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from toolpost.contracts.callers import CallerKey
 from toolpost.contracts.errors import StoreError
 from toolpost.contracts.ids import IdMaker
+from toolpost.contracts.jobs import Job
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import Answer, PendingAction, PendingStatus, Question
 from toolpost.contracts.storage import (
@@ -27,6 +28,7 @@ from toolpost.contracts.storage import (
 )
 from toolpost.stores.changes import Changes, Topic
 from toolpost.stores.encryption import copy_json
+from toolpost.stores.memory.jobs import MemoryJobStore
 from toolpost.stores.records import copy_action, next_version
 from toolpost.stores.state import OF_RUNS, StateRecord
 
@@ -36,9 +38,11 @@ Listed = TypeVar("Listed", PendingAction, ArtifactRef)
 class MemoryPendingStore:
     """Pending actions by ID; a lock makes claims atomic between threads."""
 
-    def __init__(self, journal: MemoryJournal) -> None:
+    def __init__(self, journal: MemoryJournal, jobs: MemoryJobStore) -> None:
         self._lock = threading.Lock()
         self._journal = journal
+        self._jobs = jobs
+        self._unowned = set[str]()  # claimed, and left to a job
         self.actions: dict[str, PendingAction] = {}
         self._changes = Changes(self._statuses)
         self._newest: dict[str, str] = {}  # the id of the newest action, by its `same_call`
@@ -113,12 +117,23 @@ class MemoryPendingStore:
         outer = {outer_id for action in open_actions for outer_id in _outer_ids(action.call_id)}
         return [action for action in open_actions if action.call_id not in outer]
 
-    async def claim(self, pending_id: str, answer: Answer, *, by: str, at: float) -> PendingAction | None:
+    async def claim(
+        self, pending_id: str, answer: Answer, *, by: str, at: float, then: Job | None = None
+    ) -> PendingAction | None:
         def is_open(action: PendingAction) -> bool:
             return action.id == pending_id and action.status == "open" and action.expires_at > at
 
         claimed = self._change(is_open, status="claimed", answer=answer, answered_by=by, answered_at=at)
+        if claimed and then is not None:
+            self._unowned.add(pending_id)
+            self._jobs.add_continuation(then)
         return claimed[0] if claimed else None
+
+    async def take_claim(self, pending_id: str) -> PendingAction | None:
+        if pending_id not in self._unowned:
+            return None
+        self._unowned.discard(pending_id)
+        return await self.get(pending_id)
 
     async def settle(
         self, pending_id: str, status: PendingStatus, *, outcome: Mapping[str, Any] | None = None, reopen: bool = False

@@ -23,6 +23,7 @@ from toolpost.contracts.store_status import (
 from toolpost.stores.chain import KEY_BYTES, LogKey
 from toolpost.stores.encryption import NoCipher, RowCipher
 from toolpost.stores.memory.event_log import MemoryEventLog
+from toolpost.stores.memory.jobs import MemoryJobStore, MemoryScheduleStore
 from toolpost.stores.memory.limits import MemoryLimits
 from toolpost.stores.memory.metrics import MemoryMetricStore
 from toolpost.stores.memory.parts import (
@@ -58,7 +59,9 @@ class MemoryStore:
         self._key = LogKey(clock.secret_bytes(KEY_BYTES))
         self.events = MemoryEventLog(max_events=max_events, clock=clock)
         self.journal = MemoryJournal(self.owner_id)
-        self.pending = MemoryPendingStore(self.journal)
+        self.jobs = MemoryJobStore(self.owner_id, clock.wall)
+        self.schedules = MemoryScheduleStore()
+        self.pending = MemoryPendingStore(self.journal, self.jobs)
         self.idempotency = MemoryIdempotencyStore(clock.wall)
         self.caller_keys = MemoryCallerKeys()
         self.webhooks = MemoryWebhookStore()
@@ -177,6 +180,7 @@ class MemoryStore:
                 lambda _, held: held[0].call_id in calls or (held[0].outcome is not None and held[1] < cutoff),
             ),
             "state": self._state_table.remove(runs=alone, before=cutoff),
+            "jobs": _drop(self.jobs.jobs, lambda id_, _: self.jobs.ended_at.get(id_, cutoff) < cutoff),
             "cancels": _drop(self.cancels.requests, lambda _, request: request.at < cutoff),
             "artifacts": _drop(
                 self.artifacts.refs,
@@ -219,6 +223,8 @@ class MemoryStore:
             ),
             "caller_keys": _drop(self.caller_keys.keys, lambda _, key: key.principal == principal),
             "state": self._state_table.remove(runs=runs, owner=str(principal)),
+            "jobs": _drop(self.jobs.jobs, lambda _, job: job.principal == principal and job.status != "running"),
+            "schedules": _drop(self.schedules.rows, lambda _, schedule: schedule.principal == principal),
             "artifacts": _drop(
                 self.artifacts.refs,
                 lambda _, ref: (

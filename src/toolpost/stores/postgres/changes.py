@@ -15,7 +15,7 @@ from toolpost.stores.changes import Changes, Topic
 from toolpost.stores.postgres.database import Connection, Database, constant, is_lost
 from toolpost.stores.postgres.liveness import RENEWALS, Leases
 from toolpost.stores.threads import Block, StoreThread, StoreThreads, Wait, Work
-from toolpost.stores.topics import CANCELS, EVENTS, is_of_events, pending_topic, run_topic
+from toolpost.stores.topics import CANCELS, EVENTS, JOBS, is_of_events, pending_topic, run_topic
 
 CHANNEL = "toolpost"
 SLOW_POLL_S = 1.0  # for a change whose notification was lost with a connection
@@ -36,6 +36,7 @@ SELECT greatest(
 )
 """  # noqa: S608 - constants
 _NEWEST_CANCEL = "SELECT coalesce(max(nr), 0) FROM cancels"
+_NEWEST_JOB = "SELECT coalesce(max(nr), 0) FROM jobs"
 _RUNS = """
 SELECT tenant, run_id, (SELECT last_id FROM segments WHERE run = nr ORDER BY seq DESC LIMIT 1)
 FROM runs WHERE run_id = ANY(%s)
@@ -93,7 +94,7 @@ def publish_end(db: Connection, owner_id: str) -> None:
 def read_states(db: Connection, topics: Collection[Topic]) -> dict[Topic, Any]:
     """Return the states of topics, with one query for each kind."""
     states: dict[Topic, Any] = {topic: 0 if topic[0] == "run" else None for topic in topics}
-    for topic, sql in ((EVENTS, _NEWEST_EVENT), (CANCELS, _NEWEST_CANCEL)):
+    for topic, sql in ((EVENTS, _NEWEST_EVENT), (CANCELS, _NEWEST_CANCEL), (JOBS, _NEWEST_JOB)):
         if topic in states:
             ((states[topic],),) = db.execute(constant(sql)).fetchall()
     if runs := [topic[2] for topic in topics if topic[0] == "run"]:

@@ -47,7 +47,7 @@ def check_database(database: Database, make_cipher: Callable[[Path], Cipher], fo
             if not read_version(db):
                 return
             refuse_moved(db, database.place)
-            refuse_missing({name for (name,) in db.execute(_TABLES)}, database.place)
+            refuse_missing({name for (name,) in db.execute(_TABLES)}, read_version(db), database.place)
             check_key(db, make_cipher(folder), database.place)
             yield _check_owners(db)
     except (psycopg.Error, StoreError) as error:

@@ -13,6 +13,7 @@ import psycopg
 from toolpost.contracts.clock import SYSTEM_CLOCK, Clock
 from toolpost.contracts.errors import ConfigError, StoreError
 from toolpost.contracts.ids import IdMaker
+from toolpost.contracts.jobs import JobStore, ScheduleStore
 from toolpost.contracts.limits import LimitStore
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.storage import (
@@ -62,6 +63,7 @@ from toolpost.stores.sessions import EncryptedSessionStore
 from toolpost.stores.sql.artifacts import SQLArtifactStore
 from toolpost.stores.sql.caller_keys import SQLCallerKeys
 from toolpost.stores.sql.erasure import Forgetter
+from toolpost.stores.sql.jobs import SQLJobStore, SQLScheduleStore
 from toolpost.stores.sql.key_rotation import KeyRotation
 from toolpost.stores.sql.metrics import SQLMetricStore
 from toolpost.stores.sql.pending import SQLPendingStore
@@ -122,6 +124,8 @@ class PostgresStore:
         self.pending: PendingStore = SQLPendingStore(common, shared.changes)
         self.caller_keys: CallerKeyStore = SQLCallerKeys(common)
         self.webhooks: WebhookStore = SQLWebhookStore(common)
+        self.jobs: JobStore = SQLJobStore(common, shared.changes)
+        self.schedules: ScheduleStore = SQLScheduleStore(common)
         self.metrics: MetricStore = SQLMetricStore(common, read_next_segments)
         self.artifacts: ArtifactStore = SQLArtifactStore(common, files, IdMaker(shared.clock, secure=True))
         self.tokens: TokenRows = SQLTokenRows(common)

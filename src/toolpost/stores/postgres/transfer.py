@@ -34,6 +34,7 @@ from toolpost.stores.transfer import (
     refuse_rows,
     refuse_users,
     refuse_version,
+    tables_of,
 )
 
 # A copy may take long, and waits for files between statements.
@@ -63,7 +64,7 @@ class PostgresSnapshot:
     def __init__(self, db: Connection, cipher: Cipher, place: str) -> None:
         self.schema = read_version(db)
         self._db = db
-        self._types = {table: _read_types(db, table) for table in COPIED}
+        self._types = {table: _read_types(db, table) for table in tables_of(self.schema)}
         self.log = self._read_log(cipher, place)
 
     def columns(self, table: str) -> list[str]:
@@ -100,7 +101,7 @@ class LockedPostgres(PostgresSnapshot):
         self._db.execute("CREATE TABLE moved (place text NOT NULL)")
         self._db.execute("INSERT INTO moved VALUES (%s)", (place,))
         self._db.execute(_REFUSE)
-        for table in (*COPIED, "owners"):
+        for table in (*tables_of(self.schema), "owners"):
             before = f"BEFORE INSERT OR UPDATE OR DELETE ON {table}"
             self._db.execute(constant(f"CREATE TRIGGER moved {before} EXECUTE FUNCTION toolpost.refuse_moved()"))
 

@@ -47,6 +47,8 @@ _DELETE = {
     "tokens": f"DELETE FROM tokens WHERE {_PERSON}",  # noqa: S608
     "keys": f"DELETE FROM keys WHERE {_PERSON} AND outcome IS NOT NULL",  # noqa: S608
     "caller_keys": f"DELETE FROM caller_keys WHERE {_PERSON}",  # noqa: S608
+    "jobs": f"DELETE FROM jobs WHERE {_PERSON} AND status <> 'running'",  # noqa: S608
+    "schedules": f"DELETE FROM schedules WHERE {_PERSON}",  # noqa: S608
     "state": f"DELETE FROM state WHERE owner = :owner OR (kind IN ('event', 'binding') AND key IN ({_RUNS}))",  # noqa: S608
     "artifacts": f"DELETE FROM artifacts WHERE {_ARTIFACTS}",  # noqa: S608
 }

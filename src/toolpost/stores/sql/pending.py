@@ -8,12 +8,14 @@ from typing import Any, NamedTuple, TypeAlias
 from msgspec.structs import replace
 
 from toolpost.contracts.errors import StoreError
+from toolpost.contracts.jobs import Job
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import Answer, PendingAction, PendingStatus, Question
 from toolpost.stores.changes import Changes
 from toolpost.stores.pending_rows import COLUMNS, STATUS_COLUMNS, PendingRows, Row, first_status
 from toolpost.stores.sql.database import SharedDatabase, SQLConnection, where
-from toolpost.stores.topics import pending_topic
+from toolpost.stores.sql.jobs import add_continuation
+from toolpost.stores.topics import JOBS, pending_topic
 
 Actions: TypeAlias = list[PendingAction]  # The store's own `list` hides the builtin one.
 Rows: TypeAlias = list[Row]
@@ -36,6 +38,7 @@ _LIST = f"SELECT {COLUMNS} FROM pending WHERE TRUE"  # noqa: S608
 _BEFORE = " AND (created_at, rowid) < (SELECT created_at, rowid FROM pending WHERE id = :before{})"
 _NEWEST_FIRST = " ORDER BY created_at DESC, rowid DESC LIMIT :limit"
 # The process that claims an action owns it until the action is settled.
+_CLAIMANT = "SELECT owner FROM pending WHERE id = :id AND status = 'claimed' FOR UPDATE"
 _CLAIMANTS = "SELECT DISTINCT owner FROM pending WHERE owner IS NOT NULL"
 # Only after the intent of the call has been handled: of two processes that recover concurrently, one could otherwise
 # create a question about the call while the other runs it again.
@@ -168,17 +171,35 @@ class SQLPendingStore:
     async def wait(self, pending_ids: Sequence[str], known: object = None, *, timeout_s: float = 0.0) -> object:
         return await self._changes.wait_for([*map(pending_topic, pending_ids)], known, timeout_s=timeout_s)
 
-    async def claim(self, pending_id: str, answer: Answer, *, by: str, at: float) -> PendingAction | None:
+    async def claim(
+        self, pending_id: str, answer: Answer, *, by: str, at: float, then: Job | None = None
+    ) -> PendingAction | None:
+        owner = self._shared.owner_id if then is None else None
+
         def work(db: SQLConnection) -> PendingAction | None:
             asked_by = _asked_by(db, pending_id)
             encrypted = None if asked_by is None else self._rows.encrypt_answer(answer, pending_id, asked_by)
-            values = {"answer": encrypted, "by": by, "at": at, "owner": self._shared.owner_id, "id": pending_id}
+            values = {"answer": encrypted, "by": by, "at": at, "owner": owner, "id": pending_id}
             claimed = self._apply(db, _CLAIM, values, strict=True)
+            if claimed and then is not None:
+                add_continuation(db, then, self._shared.cipher)
             return self._rows.action(claimed[0]) if claimed else None
 
         claimed = await self._shared.write(work)
-        self._changes.notify((pending_topic(pending_id),))
+        self._changes.notify((pending_topic(pending_id), JOBS))
         return claimed
+
+    async def take_claim(self, pending_id: str) -> PendingAction | None:
+        def work(db: SQLConnection) -> PendingAction | None:
+            row = db.execute(_CLAIMANT, {"id": pending_id}).fetchone()
+            if row is None or (row[0] is not None and not db.ended([row[0]])):
+                return None
+            db.execute("UPDATE pending SET owner = :owner WHERE id = :id", {"id": pending_id, "owner": me})
+            taken = db.execute(_GET, {"id": pending_id}).fetchone()
+            return None if taken is None else self._rows.action(taken)
+
+        me = self._shared.owner_id
+        return await self._shared.write(work)
 
     async def settle(
         self, pending_id: str, status: PendingStatus, *, outcome: Mapping[str, Any] | None = None, reopen: bool = False

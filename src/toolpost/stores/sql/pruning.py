@@ -58,6 +58,7 @@ _BY_AGE = {
     """,  # noqa: S608
     "cancels": "DELETE FROM cancels WHERE at < :cutoff",
     "state": "DELETE FROM state WHERE until < :cutoff",
+    "jobs": "DELETE FROM jobs WHERE ended_at < :cutoff",
     "artifacts": f"DELETE FROM artifacts AS one WHERE created_at < :cutoff AND NOT EXISTS ({_UNSETTLED})",  # noqa: S608
 }
 _WEIGHED = "SELECT id, sha256, size FROM artifacts ORDER BY created_at, rowid"

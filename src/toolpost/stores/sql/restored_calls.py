@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from toolpost.contracts.errors import StoreError
+from toolpost.contracts.errors import StoreError, ToolExecutionError
+from toolpost.contracts.outcomes import Failed, outcome_to_dict
 from toolpost.contracts.questions import PendingAction
 from toolpost.stores.chain import LogKey
 from toolpost.stores.encryption import RowCipher
@@ -34,6 +35,10 @@ _STATUS = f"SELECT {STATUS_COLUMNS}, mac FROM pending WHERE id = :id"  # noqa: S
 _CLAIM = """
 UPDATE pending SET status = 'claimed', owner = :owner, answered_by = :by, answered_at = :at, mac = :mac WHERE id = :id
 """
+_OPEN_JOBS = """SELECT id, run_id, tenant, "user" FROM jobs WHERE status IN ('waiting', 'running')"""
+_END_JOB = """
+UPDATE jobs SET status = 'failed', ended_at = :at, owner = '', body = NULL, outcome = :outcome WHERE id = :id
+"""
 _SESSIONS = "DELETE FROM state WHERE kind IN ('session', 'ticket')"
 
 
@@ -44,12 +49,16 @@ class Interrupted(NamedTuple):
     sessions: int
 
 
-def interrupt_open_calls(db: Statements, cipher: RowCipher, key: LogKey, *, at: float) -> Interrupted:
+def interrupt_open_calls(
+    db: Statements, cipher: RowCipher, key: LogKey, *, at: float, has_jobs: bool = True
+) -> Interrupted:
     """Mark the open calls of a restored store as interrupted, and end the sessions of the console.
 
     Rows that were changed outside of toolpost stay as they are: they are refused when they are used.
     """
     calls = _interrupt_running(db, cipher) | _interrupt_waiting(db, cipher, key, at)
+    if has_jobs:  # a backup of the first version has none
+        _end_jobs(db, cipher, at)
     return Interrupted(len(calls), db.execute(_SESSIONS).rowcount)
 
 
@@ -80,6 +89,15 @@ def _interrupt_waiting(db: Statements, cipher: RowCipher, key: LogKey, at: float
         db.execute(_CLAIM, values)
         interrupted.add(action.call_id)
     return interrupted
+
+
+def _end_jobs(db: Statements, cipher: RowCipher, at: float) -> None:
+    """End the jobs that waited or ran: their calls may have been made since the backup."""
+    for id_, run_id, tenant, user in db.execute(_OPEN_JOBS).fetchall():
+        message = "this background work was open in the backup that was restored; request it again if it is needed"
+        failed = Failed("", run_id, "", ToolExecutionError(message, code="interrupted"))
+        outcome = cipher.encrypt(outcome_to_dict(failed), "jobs", tenant, user, id_, "outcome")
+        db.execute(_END_JOB, {"id": id_, "at": at, "outcome": outcome})
 
 
 def _intent(cipher: RowCipher, action: PendingAction) -> dict[str, Any]:

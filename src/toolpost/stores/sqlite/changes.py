@@ -8,10 +8,11 @@ from collections.abc import Collection
 from typing import Any
 
 from toolpost.stores.changes import Topic
-from toolpost.stores.topics import CANCELS, EVENTS, pending_topic, run_topic
+from toolpost.stores.topics import CANCELS, EVENTS, JOBS, pending_topic, run_topic
 
 _NEWEST_EVENT = "SELECT last_event FROM ledger"
 _NEWEST_CANCEL = "SELECT ifnull(max(nr), 0) FROM cancels"
+_NEWEST_JOB = "SELECT ifnull(max(nr), 0) FROM jobs"
 _RUNS = """
 SELECT tenant, run_id, (SELECT last_id FROM segments WHERE run = nr ORDER BY seq DESC LIMIT 1)
 FROM json_each(?) CROSS JOIN runs ON run_id = value
@@ -28,6 +29,8 @@ def read_states(db: sqlite3.Connection, topics: Collection[Topic]) -> dict[Topic
         states[EVENTS] = db.execute(_NEWEST_EVENT).fetchone()[0]
     if CANCELS in states:
         states[CANCELS] = db.execute(_NEWEST_CANCEL).fetchone()[0]
+    if JOBS in states:
+        states[JOBS] = db.execute(_NEWEST_JOB).fetchone()[0]
     if runs := [topic[2] for topic in topics if topic[0] == "run"]:
         found = {run_topic(tenant, run_id): newest for tenant, run_id, newest in db.execute(_RUNS, (json.dumps(runs),))}
         states.update((topic, newest) for topic, newest in found.items() if topic in states)

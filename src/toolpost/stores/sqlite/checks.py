@@ -38,7 +38,7 @@ def check_folder(folder: Path, make_cipher: Callable[[Path], Cipher]) -> Iterato
             if version.status == "broken":
                 return
             refuse_moved(db, path)
-            refuse_missing({name for (name,) in db.execute(_TABLES)}, str(path))
+            refuse_missing({name for (name,) in db.execute(_TABLES)}, read_version(db), str(path))
             check_key(db, make_cipher(folder), path)
     except (sqlite3.Error, StoreError) as error:
         message = error.message if isinstance(error, StoreError) else f"{path}: {error}"

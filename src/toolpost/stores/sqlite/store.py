@@ -12,6 +12,7 @@ from typing import Self
 from toolpost.contracts.clock import SYSTEM_CLOCK, Clock
 from toolpost.contracts.errors import ConfigError, StoreError
 from toolpost.contracts.ids import IdMaker
+from toolpost.contracts.jobs import JobStore, ScheduleStore
 from toolpost.contracts.limits import LimitStore
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.storage import (
@@ -42,6 +43,7 @@ from toolpost.stores.sessions import EncryptedSessionStore
 from toolpost.stores.sql.artifacts import SQLArtifactStore
 from toolpost.stores.sql.caller_keys import SQLCallerKeys
 from toolpost.stores.sql.erasure import Forgetter
+from toolpost.stores.sql.jobs import SQLJobStore, SQLScheduleStore
 from toolpost.stores.sql.key_rotation import KeyRotation
 from toolpost.stores.sql.metrics import SQLMetricStore
 from toolpost.stores.sql.pending import SQLPendingStore
@@ -110,6 +112,8 @@ class SQLiteStore:
         self.pending: PendingStore = SQLPendingStore(database, shared.changes)
         self.caller_keys: CallerKeyStore = SQLCallerKeys(database)
         self.webhooks: WebhookStore = SQLWebhookStore(database)
+        self.jobs: JobStore = SQLJobStore(database, shared.changes)
+        self.schedules: ScheduleStore = SQLScheduleStore(database)
         self.metrics: MetricStore = SQLMetricStore(database, read_next_segments)
         self.artifacts: ArtifactStore = SQLArtifactStore(database, files, IdMaker(shared.clock, secure=True))
         self.tokens: TokenRows = SQLTokenRows(database)

@@ -13,7 +13,7 @@ from toolpost.contracts.events import RunEvent
 from toolpost.stores.sqlite.database import FAULTS, describe_fault, store_error
 from toolpost.stores.sqlite.event_appender import EventAppender
 from toolpost.stores.threads import DAEMON_THREADS
-from toolpost.stores.writer import Barrier, Item, Job, JobResult
+from toolpost.stores.writer import Barrier, Item, WriteFunction, WriteResult
 
 
 class TransactionRunner:
@@ -34,8 +34,8 @@ class TransactionRunner:
         self._before_commit = before_commit
         self._path = path
 
-    def commit(self, batch: Sequence[Item]) -> list[JobResult]:
-        if not any(isinstance(item, RunEvent | Job) for item in batch):
+    def commit(self, batch: Sequence[Item]) -> list[WriteResult]:
+        if not any(isinstance(item, RunEvent | WriteFunction) for item in batch):
             return self._run_batch(batch)
         db = self._db
         db.execute("BEGIN IMMEDIATE")
@@ -65,21 +65,21 @@ class TransactionRunner:
     def close(self) -> None:
         self._db.close()
 
-    def _run_batch(self, batch: Sequence[Item]) -> list[JobResult]:
+    def _run_batch(self, batch: Sequence[Item]) -> list[WriteResult]:
         """Append events and run functions in the order of the batch."""
-        results: list[JobResult] = []
+        results: list[WriteResult] = []
         for kind, items in groupby(batch, type):
             if issubclass(kind, RunEvent):
                 self._appender.append(self._db, cast("Iterable[RunEvent]", items))
                 continue
             for item in items:
-                if isinstance(item, Job):
+                if isinstance(item, WriteFunction):
                     results.append(self._run_job(item))
                 elif isinstance(item, Barrier):
-                    results.append(JobResult(item.future))
+                    results.append(WriteResult(item.future))
         return results
 
-    def _run_job(self, job: Job) -> JobResult:
+    def _run_job(self, job: WriteFunction) -> WriteResult:
         db = self._db
         db.execute("SAVEPOINT job")
         try:
@@ -89,6 +89,6 @@ class TransactionRunner:
                 raise
             db.execute("ROLLBACK TO job")
             db.execute("RELEASE job")
-            return JobResult(job.future, error=store_error(exc, self._path) if isinstance(exc, FAULTS) else exc)
+            return WriteResult(job.future, error=store_error(exc, self._path) if isinstance(exc, FAULTS) else exc)
         db.execute("RELEASE job")
-        return JobResult(job.future, result)
+        return WriteResult(job.future, result)

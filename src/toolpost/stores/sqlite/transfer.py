@@ -40,6 +40,7 @@ from toolpost.stores.transfer import (
     refuse_rows,
     refuse_users,
     refuse_version,
+    tables_of,
 )
 
 _FILLING = "toolpost.db.filling"
@@ -87,7 +88,7 @@ class LockedSQLite(SQLiteSnapshot):
         """
         self._db.execute("CREATE TABLE moved (place TEXT NOT NULL, at REAL NOT NULL)")
         self._db.execute("INSERT INTO moved VALUES (?, ?)", (place, time.time()))
-        for table in COPIED:
+        for table in tables_of(self.schema):
             for change in ("INSERT", "UPDATE", "DELETE"):
                 name = f"moved_{table}_{change}".lower()
                 refusal = "SELECT RAISE(ABORT, 'the data of this database was moved')"

@@ -19,6 +19,7 @@ _PARTS = (
     "calls",
     "erasure",
     "events",
+    "jobs",
     "limits",
     "metrics",
     "pending",

@@ -5,6 +5,7 @@ from toolpost.testing.stores.base import StoreFactory
 from toolpost.testing.stores.calls import CallRecordTests
 from toolpost.testing.stores.erasure import ErasureTests
 from toolpost.testing.stores.events import EventLogTests
+from toolpost.testing.stores.jobs import JobTests
 from toolpost.testing.stores.limits import LimitTests
 from toolpost.testing.stores.metrics import MetricTests
 from toolpost.testing.stores.pending import PendingTests
@@ -33,5 +34,6 @@ class StoreTests(
     MetricTests,
     StatusTests,
     LimitTests,
+    JobTests,
 ):
     """The tests of a store that one process has open."""
