@@ -4,7 +4,7 @@
 # make card    the approval card for other front ends, which the React example shows; `make setup` builds it
 # make test    all checks, then all tests with the coverage gates
 # make quick   the tests that start no other programs, without linters: less than two minutes, for while you work
-# make test-live   search and scrape providers as they are today, with the keys of the environment
+# make test-live   search, scrape and model providers as they are today, with the keys of the environment
 # make check   linters, types and layers only
 # make bench   the figures, beside those of peers
 # make prove   a million simulated calls, crashes at every commit, planted mistakes, real kills, several processes: above an hour
@@ -113,7 +113,7 @@ quick: .venv/.installed
 
 # Never part of `test`: it asks strangers, and some of them want to be paid.
 test-live: .venv/.installed
-	TOOLPOST_LIVE=1 $(BIN)/python -m pytest tests/builtin/test_live_providers.py
+	TOOLPOST_LIVE=1 $(BIN)/python -m pytest tests/builtin/test_live_providers.py tests/schema/test_live_model_providers.py
 
 # Every module is imported, without modules that only POSIX has.
 test-imports: .venv/.installed

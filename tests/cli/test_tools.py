@@ -51,6 +51,16 @@ def test_the_list_can_be_narrowed(toolpost: Run, option: str, value: str, name: 
     assert toolpost("tools", "list", "--tag", "nobody-has-it", "--json").json == []
 
 
+def test_the_list_counts_the_tokens_of_definitions(toolpost: Run) -> None:
+    as_json = toolpost("tools", "list", "--tokens", "--json").json
+    shown = toolpost("tools", "list", "--tokens", "--source", "local")
+
+    assert all(tool["tokens"] > 0 and tool["tokenizer"] == "estimate" for tool in as_json)
+    assert "Tokens" in shown.out
+    total = sum(tool["tokens"] for tool in as_json if tool["source"] == "local")
+    assert f"All definitions together: {total:,} tokens (estimated, 4.5 characters each)." in shown.err
+
+
 @pytest.mark.req("MISC-25")
 def test_tools_are_searched_by_what_they_do(toolpost: Run) -> None:
     found = toolpost("tools", "search", "sum", "of", "numbers", "--source", "local", "--limit", "1", "--json")

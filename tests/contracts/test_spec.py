@@ -4,6 +4,9 @@ import json
 from typing import get_args
 
 import pytest
+from anthropic.types.tool_param import ToolParam
+from openai.types.responses.function_tool_param import FunctionToolParam
+from pydantic import TypeAdapter
 
 from toolpost.contracts.spec import (
     ReplayClass,
@@ -138,3 +141,20 @@ def test_a_definition_has_the_shape_that_each_provider_wants() -> None:
     assert definition._asdict() == {"name": "add", "description": "Add numbers.", "parameters": parameters}
     assert definition.to_openai() == {"type": "function", "function": definition._asdict()}
     assert definition.to_anthropic() == {"name": "add", "description": "Add numbers.", "input_schema": parameters}
+    assert definition.to_gemini() == {"name": "add", "description": "Add numbers.", "parametersJsonSchema": parameters}
+    assert definition.to_bedrock() == {
+        "toolSpec": {"name": "add", "description": "Add numbers.", "inputSchema": {"json": parameters}}
+    }
+
+
+def test_the_options_of_a_definition_are_those_of_the_clients_of_the_providers() -> None:
+    definition = ToolDefinition("add", "Add numbers.", {"type": "object", "properties": {"a": {"type": "integer"}}})
+    callers = ["direct"]
+
+    messages = definition.to_anthropic(defer_loading=True, input_examples=[{"a": 1}], allowed_callers=callers)
+    responses = definition.to_openai_responses(defer_loading=True, allowed_callers=callers)
+
+    TypeAdapter(ToolParam).validate_python(messages, strict=True, extra="forbid")
+    TypeAdapter(FunctionToolParam).validate_python(responses, strict=True, extra="forbid")
+    assert messages.keys() - definition.to_anthropic().keys() == {"defer_loading", "input_examples", "allowed_callers"}
+    assert responses.keys() - definition.to_openai_responses().keys() == {"defer_loading", "allowed_callers"}

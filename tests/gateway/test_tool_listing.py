@@ -143,7 +143,19 @@ async def test_one_tool_has_its_verdict_definitions_and_counts(gate: Served) -> 
     assert shown["definitions"]["anthropic"]["input_schema"] == shown["input_schema"]
     assert shown["definitions"]["mcp"]["annotations"]["destructiveHint"] is True
     assert shown["definitions"]["tokens"] > 10
+    assert shown["definitions"]["tokenizer"] == "estimate"
     assert (counted["stats"]["count"], counted["stats"]["failures"]) == (1, 0)
+
+
+@pytest.mark.parametrize("view", ["full", "summary"])
+async def test_a_list_counts_the_tokens_of_all_definitions(gate: Served, view: str) -> None:
+    listed = (await gate.http.get("/api/v1/tools", params={"view": view, "tokens": "yes"})).json()
+    page = (await gate.http.get("/api/v1/tools", params={"view": view, "tokens": "yes", "limit": 1})).json()
+    plain = (await gate.http.get("/api/v1/tools", params={"view": view})).json()
+
+    assert listed["tokens"] == page["tokens"] == sum(tool["tokens"] for tool in listed["items"]) > 10
+    assert listed["tokenizer"] == "estimate"
+    assert "tokens" not in {*plain, *plain["items"][0]}
 
 
 async def test_collections_and_tags_are_counted(gate: Served) -> None:

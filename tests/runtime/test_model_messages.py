@@ -14,6 +14,7 @@ from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.outcomes import OpenQuestion
 from toolpost.contracts.questions import Question, QuestionKind
 from toolpost.errors import ToolServerError, ToolValidationError
+from toolpost.models import ToolCompiler
 from toolpost.policy.untrusted import WARNING, mark_untrusted
 from toolpost.runtime.event_bus import EventBus
 
@@ -143,3 +144,38 @@ def test_no_message_tells_a_model_to_try_again() -> None:
         said += [path.name] if "try again" in path.read_text(encoding="utf-8").lower() else []
 
     assert said == []
+
+
+async def test_arguments_for_a_provider_are_converted_back() -> None:
+    @tool(side_effects="pure")
+    async def find(state: str = "open", labels: dict[str, str] | None = None) -> list[object]:
+        """Find orders."""
+        return [state, labels]
+
+    @tool(side_effects="pure")
+    async def plain() -> str:
+        """Return a word."""
+        return "plain"
+
+    async with Toolbox(tools=[find, plain], settings=Settings(data_dir=None)) as box:
+        compiled = ToolCompiler("openai-strict").compile(box.registry.to_llm_tools())
+        written = ['{"state": null, "labels": "{\\"a\\": \\"b\\"}"}', "{", "{}"]
+        calls = [
+            {
+                "type": "function_call",
+                "call_id": str(at),
+                "name": "plain" if text == "{}" else "find",
+                "arguments": text,
+            }
+            for at, text in enumerate(written)
+        ]
+        answered = await box.answer_tool_calls({"output": calls}, compiled=compiled)
+        in_a_view = await box.search_view().answer_tool_calls({"output": calls[:1]}, compiled=compiled)
+
+    found, broken, word = answered.outcomes
+    assert isinstance(found, Completed), found
+    assert found.content == ["open", {"a": "b"}]
+    assert isinstance(broken, Failed)
+    assert "are not JSON" in str(broken.error)
+    assert isinstance(word, Completed)
+    assert in_a_view.outcomes[0].status == "completed"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.schema.strategies import schemas_and_values
 from toolpost.errors import ToolValidationError
-from toolpost.schema.provider_view import ToolView, fit_schema, is_strict
+from toolpost.schema.provider_view import fit_schema, is_strict
 from toolpost.schema.subschemas import subschemas
 from toolpost.schema.validator import compile_validator
 
@@ -119,41 +119,9 @@ def test_a_schema_that_says_little_is_an_object_without_names(schema: Any) -> No
     assert fit_schema(schema).is_plain
 
 
-def test_calls_are_translated_by_the_tools_of_the_request() -> None:
-    odd_tool = tool("files.read all", {"type": "object", "properties": {"$path": {"type": "string"}}})
-    view = ToolView([odd_tool, tool("add", {"type": "object", "properties": {"a": {}}})])
-    shown = view.definitions[0].name
-
-    name, arguments = view.call_to_model("files.read all", '{"$path": "ä"}')
-
-    assert re.fullmatch(r"files_read_all_[0-9a-f]{8}", shown)
-    assert name == shown
-    assert list(arguments.values()) == ["ä"]
-    assert "$path" not in arguments
-    assert view.call_from_model(name, json.dumps(arguments)) == ("files.read all", '{"$path": "ä"}')
-    assert view.call_from_model(shown, "{broken") == ("files.read all", "{broken")
-    assert view.call_from_model("add", "") == ("add", "")
-    assert [view.is_plain(one) for one in (shown, "add", "unknown")] == [False, True, True]
-
-
 def test_only_a_schema_whose_objects_require_all_they_name_is_strict() -> None:
     inner = {"type": "object", "properties": {"a": {}}, "required": ["a"], "additionalProperties": False}
 
     assert is_strict({"type": "array", "items": inner})
     assert not is_strict({"type": "array", "items": {**inner, "required": []}})
     assert not is_strict({"type": "object"})
-
-
-@pytest.mark.parametrize(
-    ("arguments", "shown"),
-    [
-        ("", {}),
-        (" ", {}),
-        ('{"a": 1}', {"a": 1}),
-        ({"a": 1}, {"a": 1}),
-        ("{", {"unparsed": "{"}),
-        ("[1]", {"unparsed": [1]}),
-    ],
-)
-def test_arguments_of_an_earlier_call_are_an_object_whatever_they_were(arguments: Any, shown: Any) -> None:
-    assert ToolView([tool("add", {})]).call_to_model("add", arguments) == ("add", shown)

@@ -1260,8 +1260,10 @@ export interface components {
                 mcp: {
                     [key: string]: unknown;
                 };
-                /** @description An upper estimate for the definition `openai` */
+                /** @description Tokens of the definition `openai` */
                 tokens: number;
+                /** @description The vocabulary that counted them, or `estimate` */
+                tokenizer: string;
             };
             /** @description Its calls since the start of this worker */
             stats?: {
@@ -2438,6 +2440,7 @@ export interface operations {
                 verdict?: "allow" | "ask" | "deny";
                 held?: "yes" | "no";
                 deprecated?: "yes" | "no";
+                tokens?: "yes" | "no";
                 sort?: "name" | "source" | "calls";
                 facets?: string;
                 limit?: number;
@@ -2469,6 +2472,10 @@ export interface operations {
                                 [key: string]: number;
                             };
                         };
+                        /** @description Tokens of the definitions of all matching tools */
+                        tokens?: number;
+                        /** @description The vocabulary that counted them, or `estimate` */
+                        tokenizer?: string;
                     };
                 };
             };

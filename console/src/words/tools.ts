@@ -96,7 +96,8 @@ export const toolWords = {
   source: 'Source',
   tabs: { try: 'Try it', schema: 'Schema', safety: 'Safety', calls: 'Calls' },
   target: 'Target',
-  tokens: (count: number) => `about ${count.toLocaleString()} tokens`,
+  tokens: (count: number, tokenizer: string) =>
+    tokenizer === 'estimate' ? `about ${count.toLocaleString()} tokens` : `${count.toLocaleString()} tokens (${tokenizer})`,
   tookMs: (ms: number) => `${Math.round(ms)} ms`,
   touches: 'Can touch',
   trust: { trusted: 'trusted', untrusted: 'untrusted content' },

@@ -11,10 +11,11 @@ import time
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from textwrap import shorten
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 import typer
 
+from toolpost.catalog.token_counts import ESTIMATE
 from toolpost.cli.commands import NO_OPTIONS, CommonOptions
 from toolpost.contracts.errors import ToolError
 from toolpost.contracts.spec import ToolSpec
@@ -270,21 +271,43 @@ def _is_utf8(stream: TextIO) -> bool:
     return (stream.encoding or "").lower().replace("-", "") == "utf8"
 
 
-def show_tools(specs: list[ToolSpec], output: Output) -> None:
-    """Write tools as a table or as JSON."""
+def show_tools(specs: list[ToolSpec], output: Output, *, tokens: ToolTokens | None = None) -> None:
+    """Write tools as a table or as JSON; with `tokens`, each with the tokens of its definition."""
     if output.as_json:
-        output.document([spec.to_dict() for spec in specs])
+        output.document([{**spec.to_dict(), **({} if tokens is None else tokens.fields(spec))} for spec in specs])
         return
     if not specs:
         output.note("No tools match.")
         return
     rows = [(spec.name, _effects(spec), spec.source or "-", _first_line(spec.description)) for spec in specs]
-    output.table(["Tool", "Effects", "Source", "Description"], rows)
+    if tokens is None:
+        output.table(["Tool", "Effects", "Source", "Description"], rows)
+    else:
+        counted = [(name, f"{tokens.counts[name]:,}", *rest) for name, *rest in rows]
+        output.table(["Tool", "Tokens", "Effects", "Source", "Description"], counted)
+        output.note(tokens.total([spec.name for spec in specs]))
     helpers = sum(spec.is_helper for spec in specs)
     more = f", and {helpers} for resources and prompts" if helpers else ""
     output.note(
         f"{count_tools(len(specs) - helpers)}{more}. `toolpost tools show NAME{output.options}` shows one in full."
     )
+
+
+class ToolTokens(NamedTuple):
+    """Tokens of the definitions of tools by name, and what counted them: a vocabulary, or `estimate`."""
+
+    counts: Mapping[str, int]
+    tokenizer: str
+
+    def fields(self, spec: ToolSpec) -> dict[str, Any]:
+        """Return the members of a tool's JSON."""
+        return {"tokens": self.counts[spec.name], "tokenizer": self.tokenizer}
+
+    def total(self, names: Iterable[str]) -> str:
+        """Return a line with the sum for these tools."""
+        total = sum(self.counts[name] for name in names)
+        how = "estimated, 4.5 characters each" if self.tokenizer == ESTIMATE else self.tokenizer
+        return f"All definitions together: {total:,} tokens ({how})."
 
 
 def count_tools(tools: int) -> str:

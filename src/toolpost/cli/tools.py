@@ -19,7 +19,7 @@ from toolpost.cli.arguments import (
 )
 from toolpost.cli.commands import Commands, CommonOptions, default_user
 from toolpost.cli.connect import connect, disconnect, list_presets
-from toolpost.cli.output import Output, format_json, show_tools
+from toolpost.cli.output import Output, ToolTokens, format_json, show_tools
 from toolpost.cli.runner import INCOMPLETE, has_failed_source, run_command, run_with_box, run_with_catalog, tool_source
 from toolpost.configuration.defaults import FILE_NAME
 from toolpost.contracts.errors import ToolError
@@ -53,6 +53,9 @@ Collection = Annotated[
     typer.Option("--collection", metavar="NAME", help="Only tools of this collection, configured or built-in."),
 ]
 Category = Annotated[ToolCategory | None, typer.Option("--category", help="Only tools of this category.")]
+Tokens = Annotated[
+    bool, typer.Option("--tokens", help="Show how many tokens each definition takes in the request of a model.")
+]
 Pairs = Annotated[
     list[str] | None,
     typer.Argument(metavar="NAME=VALUE", help="Single arguments: a string, or JSON if the schema wants another type."),
@@ -87,6 +90,7 @@ def list_tools(
     tag: Tag = None,
     category: Category = None,
     collection: Collection = None,
+    tokens: Tokens = False,
 ) -> None:
     """List the tools by source.
 
@@ -101,10 +105,19 @@ def list_tools(
         )
 
     async def work(catalog: Toolbox | LocalCatalog, output: Output) -> int:
-        show_tools([spec for spec in _specs(catalog, collection) if wanted(spec)], output)
+        specs = [spec for spec in _specs(catalog, collection) if wanted(spec)]
+        show_tools(specs, output, tokens=_count_tokens(catalog, specs) if tokens else None)
         return INCOMPLETE if has_failed_source(catalog) else 0
 
     run_with_catalog(work, common, source=source)
+
+
+def _count_tokens(catalog: Toolbox | LocalCatalog, specs: list[ToolSpec]) -> ToolTokens:
+    from toolpost.catalog.token_counts import find_counter
+
+    counter, names = find_counter(), [spec.name for spec in specs]
+    definitions = zip(names, catalog.registry.to_llm_tools(names), strict=True)
+    return ToolTokens({name: counter.count(shown) for name, shown in definitions}, counter.tokenizer)
 
 
 Words = Annotated[

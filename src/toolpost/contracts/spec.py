@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, cast, runtime_checkable
 
@@ -217,13 +217,55 @@ class ToolDefinition(NamedTuple):
         """Return the definition for OpenAI's chat completions."""
         return {"type": "function", "function": self._asdict()}
 
-    def to_openai_responses(self) -> dict[str, Any]:
-        """Return the definition for OpenAI's responses, without strict mode: Toolpost validates the arguments."""
-        return {"type": "function", **self._asdict(), "strict": False}
+    def to_openai_responses(
+        self, *, defer_loading: bool = False, allowed_callers: Sequence[str] = ()
+    ) -> dict[str, Any]:
+        """Return the definition for OpenAI's responses, without strict mode: Toolpost validates the arguments.
 
-    def to_anthropic(self) -> dict[str, Any]:
-        """Return the definition for Anthropic's messages."""
-        return {"name": self.name, "description": self.description, "input_schema": self.parameters}
+        With `defer_loading`, the model loads it by the provider's tool search. `allowed_callers` are `direct` or
+        `programmatic`.
+        """
+        shown: dict[str, Any] = {"type": "function", **self._asdict(), "strict": False}
+        if defer_loading:
+            shown["defer_loading"] = True
+        if allowed_callers:
+            shown["allowed_callers"] = list(allowed_callers)
+        return shown
+
+    def to_anthropic(
+        self,
+        *,
+        defer_loading: bool = False,
+        input_examples: Sequence[Mapping[str, Any]] = (),
+        allowed_callers: Sequence[str] = (),
+    ) -> dict[str, Any]:
+        """Return the definition for Anthropic's messages.
+
+        With `defer_loading`, the model loads it by the provider's tool search. `input_examples` are arguments of
+        calls; the provider rejects examples that do not fit the schema. `allowed_callers` are `direct` or the
+        provider's code execution, such as `code_execution_20250825`.
+        """
+        shown: dict[str, Any] = {
+            "name": self.name,
+            "description": self.description,
+            "input_schema": self.parameters,
+        }
+        if defer_loading:
+            shown["defer_loading"] = True
+        if input_examples:
+            shown["input_examples"] = [dict(example) for example in input_examples]
+        if allowed_callers:
+            shown["allowed_callers"] = list(allowed_callers)
+        return shown
+
+    def to_gemini(self) -> dict[str, Any]:
+        """Return the function declaration for Gemini, with the schema as `parametersJsonSchema`."""
+        return {"name": self.name, "description": self.description, "parametersJsonSchema": self.parameters}
+
+    def to_bedrock(self) -> dict[str, Any]:
+        """Return the tool for the Converse API of Amazon Bedrock."""
+        shown = {"name": self.name, "description": self.description, "inputSchema": {"json": self.parameters}}
+        return {"toolSpec": shown}
 
 
 @runtime_checkable

@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolpost.contracts.errors import ToolClientError, ToolError, ToolExecutionError, ToolOutputError, ToolServerError
 from toolpost.contracts.ids import writable
 from toolpost.contracts.outcomes import OUTPUT_ISSUES, Completed, Failed, Outcome, Paused
 from toolpost.policy.untrusted import TRUSTED, UNTRUSTED, WARNING, tool_results
+from toolpost.runtime.arguments import read_arguments
 from toolpost.schema.hidden_text import clean_text
 from toolpost.schema.json_values import as_object, is_array, is_object
+
+if TYPE_CHECKING:
+    from toolpost.schema.provider_schemas import CompiledTools
 
 _READ = (
     "give the reply of Chat Completions or its message, the response of Responses or its output, or the message of "
@@ -59,8 +63,26 @@ class ToolCalls(NamedTuple):
         return ToolCallAnswers(outcomes, self.write(self.calls, outcomes) if outcomes else [])
 
 
-def read_tool_calls(reply: object) -> ToolCalls:
-    """Return the tool calls of a provider's reply; TypeError for an unknown format."""
+def read_tool_calls(reply: object, compiled: CompiledTools | None = None) -> ToolCalls:
+    """Return the tool calls of a provider's reply; TypeError for an unknown format.
+
+    Arguments for tools that were compiled for the provider are converted back.
+    """
+    read = _read_tool_calls(reply)
+    if compiled is None:
+        return read
+    return read._replace(calls=[call._replace(arguments=_real_arguments(call, compiled)) for call in read.calls])
+
+
+def _real_arguments(call: ToolCall, compiled: CompiledTools) -> Any:
+    schema = compiled.schemas.get(call.name)
+    if schema is None or schema.is_plain:
+        return call.arguments
+    values = read_arguments(call.arguments) if isinstance(call.arguments, str) else call.arguments
+    return schema.from_model(values) if is_object(values) else call.arguments
+
+
+def _read_tool_calls(reply: object) -> ToolCalls:
     data = _plain(reply)
     if is_array(data):
         return _of_parts(data)

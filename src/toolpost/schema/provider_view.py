@@ -1,30 +1,25 @@
-"""Adapt tools and their arguments to the limits of model providers, and convert the arguments of calls back.
+"""Adapt the names and the root of a schema to the limits of model providers, and convert the arguments of calls back.
 
-Providers reject tool names and property names with other characters or more than 64, and schemas that are not plainly
-an object. One such tool makes them reject the whole request. Only the view of the model changes: arguments are
-converted back to their real names and validated against the real schema.
+Providers reject property names with other characters or more than 64, and schemas that are not plainly an object. One
+such tool makes them reject the whole request. Only the view of the model changes: arguments are converted back to
+their real names and validated against the real schema.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
-from toolpost.contracts.spec import JsonSchema, ToolDefinition
+from toolpost.contracts.spec import JsonSchema
 from toolpost.schema.json_values import as_object, is_array, is_object
 from toolpost.schema.subschemas import REFERENCES, nest_schema, rename_references, replace_subschemas, subschemas
 
 WRAPPER = "arguments"
 """The only property of a schema that was not a plain object; its value contains the arguments."""
 
-UNPARSED = "unparsed"
-"""The only argument of an earlier call with arguments that were not an object."""
-
 _LONGEST = 64
-_TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _PROPERTY_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
 _HASH_CHARS = 8
@@ -63,9 +58,9 @@ def fit_schema(schema: JsonSchema, *, property_name: re.Pattern[str] = _PROPERTY
     names = _property_names(schema)
     aliases: dict[str, str] = {}
     for name in sorted(name for name in names if not property_name.fullmatch(name)):
-        alias = _alias(name, taken := {*names, *aliases.values()})
+        alias = alias_of(name, taken := {*names, *aliases.values()})
         # The characters of an alias are valid for every provider, if it is an identifier.
-        aliases[name] = alias if property_name.fullmatch(alias) else _alias(f"p_{alias.replace('-', '_')}", taken)
+        aliases[name] = alias if property_name.fullmatch(alias) else alias_of(f"p_{alias.replace('-', '_')}", taken)
     shown: dict[str, Any] = _rename(schema, aliases) if aliases else schema
     kind = schema.get("type", "object")
     if (kind != "object" and not (is_array(kind) and "object" in kind)) or _NOT_AT_THE_TOP & schema.keys():
@@ -73,51 +68,6 @@ def fit_schema(schema: JsonSchema, *, property_name: re.Pattern[str] = _PROPERTY
     if schema.get("type") != "object" or "properties" not in schema:
         shown = {"properties": dict[str, Any](), **shown, "type": "object"}
     return ArgumentMap(shown, aliases)
-
-
-class ToolView:
-    """The tools of one request as a provider accepts them, and the conversion of calls in both directions."""
-
-    def __init__(self, tools: Sequence[Mapping[str, Any]]) -> None:
-        """Adapt tools in the format of Chat Completions."""
-        functions: list[Mapping[str, Any]] = [tool["function"] for tool in tools]
-        names = {str(function["name"]) for function in functions}
-        self.definitions: list[ToolDefinition] = []
-        self._maps: dict[str, ArgumentMap] = {}
-        self._aliases: dict[str, str] = {}
-        self._names: dict[str, str] = {}
-        for function in functions:
-            name = str(function["name"])
-            shown = name if _TOOL_NAME.fullmatch(name) else _alias(name, {*names, *self._names})
-            self._aliases[name], self._names[shown] = shown, name
-            self._maps[name] = fit_schema(function.get("parameters") or {})
-            description = str(function.get("description") or "")
-            self.definitions.append(ToolDefinition(shown, description, self._maps[name].schema))
-
-    def is_plain(self, shown: str) -> bool:
-        """Return whether the arguments of a tool need no conversion; `shown` is its name for the model."""
-        name_map = self._maps.get(self._names.get(shown, shown))
-        return name_map is None or name_map.is_plain
-
-    def real_name(self, shown: str) -> str:
-        """Return the name of a tool by its name for the model; an unknown name is returned unchanged."""
-        return self._names.get(shown, shown)
-
-    def call_to_model(self, name: str, arguments: Any) -> tuple[str, dict[str, Any]]:
-        """Return the name and the arguments of an earlier call in the form for the model.
-
-        Arguments that are not a JSON object are wrapped in one, because providers reject other histories.
-        """
-        name_map = self._maps.get(name)
-        shown = self._aliases.get(name) or (name if _TOOL_NAME.fullmatch(name) else _alias(name, ()))
-        values = _parsed(arguments)
-        return shown, values if name_map is None or UNPARSED in values else name_map.to_model(values)
-
-    def call_from_model(self, shown: str, arguments: str) -> tuple[str, str]:
-        """Return the real name and arguments of a call; text that is not JSON is unchanged."""
-        name = self.real_name(shown)
-        name_map = self._maps.get(name)
-        return name, arguments if name_map is None or name_map.is_plain else _convert(name_map.from_model, arguments)
 
 
 def is_strict(schema: JsonSchema) -> bool:
@@ -131,7 +81,7 @@ def is_strict(schema: JsonSchema) -> bool:
     return all(is_strict(inner.schema) for inner in subschemas(schema))
 
 
-def _alias(name: str, taken: Collection[str]) -> str:
+def alias_of(name: str, taken: Collection[str]) -> str:
     """Return a valid name for providers: readable, with a hash that distinguishes it from other names."""
     stem = _NOT_IN_NAMES.sub("_", name).strip("_-")[: _LONGEST - _HASH_CHARS - 1] or "name"
     salt = name
@@ -198,19 +148,3 @@ def _rename_steps(steps: list[str], aliases: Mapping[str, str]) -> list[str]:
     """Rename the steps of a JSON Pointer that are names of properties."""
     after = dict(zip(range(1, len(steps)), steps, strict=False))  # the step before each
     return [aliases.get(step, step) if after.get(at) in _BY_PROPERTY else step for at, step in enumerate(steps)]
-
-
-def _parsed(arguments: Any) -> dict[str, Any]:
-    if isinstance(arguments, str):
-        try:
-            arguments = json.loads(arguments) if arguments.strip() else {}
-        except (ValueError, RecursionError):
-            return {UNPARSED: arguments}
-    return arguments if is_object(arguments) else {UNPARSED: arguments}
-
-
-def _convert(change: Callable[[Any], Any], text: str) -> str:
-    try:
-        return json.dumps(change(json.loads(text)), ensure_ascii=False)
-    except (ValueError, RecursionError):
-        return text

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from toolpost.runtime.pending import PendingActions
     from toolpost.runtime.recovery import Recovery
     from toolpost.runtime.router import ToolRouter
+    from toolpost.schema.provider_schemas import CompiledTools
     from toolpost.toolbox.accounts import AccountManager
     from toolpost.toolbox.local_tools import WebProviders
     from toolpost.toolbox.on_demand import WebhooksOnDemand
@@ -399,16 +400,18 @@ class Toolbox:
         max_parallel: int | None = None,
         run_id: str | None = None,
         context: ToolContext | None = None,
+        compiled: CompiledTools | None = None,
     ) -> ToolCallAnswers:
         """Run the tool calls of a model's reply concurrently, and build the messages that answer them.
 
         `reply` is a response of OpenAI's Chat Completions or Responses or Anthropic's Messages, as the client's object
         or as plain data. Append the reply to the conversation, then `messages`. Every call has a message, including
         failed and paused ones. Without calls both lists are empty; a reply of unknown shape raises TypeError.
+        `compiled` are the tools of the request, if a `ToolCompiler` has rewritten them: arguments are converted back.
         """
         from toolpost.runtime.model_messages import read_tool_calls  # noqa: PLC0415
 
-        tool_calls = read_tool_calls(reply)
+        tool_calls = read_tool_calls(reply, compiled)
         wanted = [(call.name, call.arguments) for call in tool_calls.calls]
         return tool_calls.answered(
             await self.call_many(wanted, user=user, max_parallel=max_parallel, run_id=run_id, context=context)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from toolpost.catalog.registry import ToolRegistry
     from toolpost.configuration.settings import Settings
     from toolpost.contracts.context import ToolContext
+    from toolpost.schema.provider_schemas import CompiledTools
 
 SEARCH, DESCRIBE, CALL = "search_tools", "describe_tool", "call_tool"
 OWN = (SEARCH, DESCRIBE, CALL)
@@ -190,9 +191,10 @@ class SearchView:
         max_parallel: int | None = None,
         run_id: str | None = None,
         context: ToolContext | None = None,
+        compiled: CompiledTools | None = None,
     ) -> ToolCallAnswers:
         """Answer the tool calls of a model's reply, as `Toolbox.answer_tool_calls` does."""
-        tool_calls, most = read_tool_calls(reply), self.box.settings.limits.absolute_max_parallel
+        tool_calls, most = read_tool_calls(reply, compiled), self.box.settings.limits.absolute_max_parallel
         return tool_calls.answered(
             await map_concurrent(
                 tool_calls.calls,

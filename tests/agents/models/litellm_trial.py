@@ -1,8 +1,14 @@
 """Ask a scripted provider through the real litellm; `make test-litellm` runs it in an environment of its own."""
 
 import asyncio
+import os
+from pathlib import Path
+
+import litellm  # type: ignore[import-not-found]
 
 from tests.agents.models.provider import KEY, Broken, Cut, Provider, Status
+from tests.catalog.test_token_counts import WEATHER
+from toolpost.catalog.token_counts import find_counter
 from toolpost.errors import ToolAuthError, ToolConnectionError, ToolError
 from toolpost.models import LiteLLMChat, ModelReply, request_reply
 from toolpost.testing import tool_calls
@@ -29,7 +35,15 @@ async def main() -> None:
     assert isinstance(failed[2], ToolAuthError)
     assert KEY not in "".join(map(str, failed))
     assert fine["content"] == "Fine."
+    count_tokens()
     print("litellm speaks as it should")
+
+
+def count_tokens() -> None:
+    """tiktoken comes with litellm, which has a copy of the vocabulary."""
+    os.environ["TIKTOKEN_CACHE_DIR"] = str(Path(str(litellm.__file__)).parent / "litellm_core_utils" / "tokenizers")
+    counter = find_counter()
+    assert (counter.tokenizer, counter.count(WEATHER)) == ("o200k_base", 42)
 
 
 async def failure(model: LiteLLMChat) -> ToolError:

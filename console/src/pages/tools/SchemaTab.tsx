@@ -31,7 +31,7 @@ export function SchemaTab({ tool }: { tool: Tool }) {
     <div className={styles.padded}>
       <div className="row wrap">
         <Segmented label={toolWords.schema} items={items} value={view} onChange={setView} />
-        {definition && definitions && view === 'openai' && <span className="faint">{toolWords.tokens(definitions.tokens)}</span>}
+        {definition && definitions && view === 'openai' && <span className="faint">{toolWords.tokens(definitions.tokens, definitions.tokenizer)}</span>}
       </div>
       {definition ? (
         <Raw title={items.find((item) => item.value === view)?.label ?? ''} value={definition} />

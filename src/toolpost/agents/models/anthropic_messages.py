@@ -15,7 +15,8 @@ from toolpost.schema.subschemas import replace_subschemas
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from toolpost.schema.provider_view import ToolView
+    from toolpost.schema.provider_dialects import Provider
+    from toolpost.schema.tool_view import ToolView
 
 API = "anthropic-messages"
 _VERSION = "2023-06-01"
@@ -43,6 +44,7 @@ class MessagesDialect:
     """The Messages API."""
 
     title = "Messages"
+    provider: Provider = "anthropic"
     path = "/v1/messages"
     base_url = "https://api.anthropic.com"
     key_variable = "ANTHROPIC_API_KEY"

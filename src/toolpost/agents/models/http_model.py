@@ -17,7 +17,7 @@ from toolpost.http.encoding import UnsendableError, compact_json
 from toolpost.http.event_stream import SseDecoder
 from toolpost.http.response_errors import response_error, sanitize, unusable_error
 from toolpost.schema.json_values import is_object
-from toolpost.schema.provider_view import ToolView
+from toolpost.schema.tool_view import ToolViews
 from toolpost.wire.client import HttpClient
 from toolpost.wire.messages import Request, Response
 from toolpost.wire.network import NetworkPolicy
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Iterator, Mapping, Sequence
 
     from toolpost.contracts.retries import RetryPolicy
+    from toolpost.schema.provider_dialects import Provider
+    from toolpost.schema.tool_view import ToolView
 
 Delta = TextDelta | ToolCallDelta
 T = TypeVar("T")
@@ -60,6 +62,7 @@ class Dialect(Protocol):
     """One API of a provider: its address, its key, its requests and its replies."""
 
     title: str
+    provider: Provider
     path: str
     base_url: str
     key_variable: str
@@ -122,6 +125,7 @@ class HttpChatModel:
         self._retry = retry
         self._policy = NetworkPolicy(proxy=proxy).for_source(self.base_url)
         self._client: HttpClient | None = None
+        self._views = ToolViews(self.dialect.provider)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.model!r}, base_url={self.base_url!r})"
@@ -130,7 +134,7 @@ class HttpChatModel:
         self, messages: Sequence[Mapping[str, Any]], *, tools: Sequence[Mapping[str, Any]] = ()
     ) -> Mapping[str, Any]:
         """Request the next message, without a stream."""
-        view = ToolView(tools)
+        view = self._views.view(tools)
         body = self._body(self.dialect.payload(messages, view, None))
 
         async def attempt(timeout_s: float) -> AsyncGenerator[ModelReply]:
@@ -148,7 +152,7 @@ class HttpChatModel:
         response_schema: Mapping[str, Any] | None = None,
     ) -> AsyncGenerator[TextDelta | ToolCallDelta | ModelReply]:
         """Yield the pieces of the next message as they arrive, then the whole reply."""
-        view = ToolView(tools)
+        view = self._views.view(tools)
         body = self._body({**self.dialect.payload(messages, view, response_schema), **self.dialect.stream_options})
 
         def attempt(timeout_s: float) -> AsyncGenerator[Delta | ModelReply]:

@@ -23,12 +23,13 @@ from toolpost.contracts.errors import (
     from_status,
 )
 from toolpost.http.response_errors import sanitize
-from toolpost.schema.provider_view import ToolView
+from toolpost.schema.tool_view import ToolViews
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping, Sequence
 
     from toolpost.contracts.retries import RetryPolicy
+    from toolpost.schema.tool_view import ToolView
 
 _DIALECT = ChatDialect()
 _SECRET_ENDINGS = ("_API_KEY", "_KEY", "_TOKEN", "_SECRET")
@@ -65,6 +66,7 @@ class LiteLLMChat:
         self._timeout_s = timeout_s
         self._silence_s = silence_s
         self._retry = retry
+        self._views = ToolViews("openai")
 
     def __repr__(self) -> str:
         return f"LiteLLMChat({self.model!r})"
@@ -88,7 +90,7 @@ class LiteLLMChat:
     ) -> AsyncGenerator[TextDelta | ToolCallDelta | ModelReply]:
         """Yield the pieces of the next message as they arrive, then the whole reply."""
         litellm = await asyncio.to_thread(_import_litellm)
-        view = ToolView(tools)
+        view = self._views.view(tools)
         request = {
             **_DIALECT.payload(messages, view, response_schema),
             **_DIALECT.stream_options,

@@ -10,15 +10,15 @@ from toolpost.agents.models.replies import read_usage
 from toolpost.agents.models.reply_parts import ReplyParts, earlier_calls, reasoning_items
 from toolpost.contracts.errors import ToolOutputError, ToolValidationError
 from toolpost.schema.json_values import as_object, is_array, is_object
-from toolpost.schema.provider_view import ToolView, is_strict
+from toolpost.schema.provider_view import is_strict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from toolpost.contracts.chat import ModelReply, TextDelta, ToolCallDelta
-    from toolpost.contracts.spec import ToolDefinition
+    from toolpost.schema.provider_dialects import Provider
+    from toolpost.schema.tool_view import ToolView
 
-LONGEST_DESCRIPTION = 1024  # of a tool; OpenAI rejects a longer one
 _SENT = ("role", "content", "name", "tool_call_id")
 _FINISH = {"function_call": "tool_calls", "max_tokens": "length", "eos": "stop"}
 _RESPONSES_API = "openai-responses"
@@ -29,6 +29,7 @@ class _OpenAI:
     """Address and key of both APIs."""
 
     base_url = "https://api.openai.com/v1"
+    provider: Provider = "openai"
     key_variable = "OPENAI_API_KEY"
     url_variable = "OPENAI_BASE_URL"
 
@@ -49,7 +50,7 @@ class ChatDialect(_OpenAI):
         """Return messages, tools and the format of the reply, without members of other APIs."""
         body: dict[str, Any] = {"messages": [_message(message, view) for message in messages]}
         if view.definitions:
-            body["tools"] = [shortened(definition).to_openai() for definition in view.definitions]
+            body["tools"] = [definition.to_openai() for definition in view.definitions]
         if response_schema is not None:
             body["response_format"] = {"type": "json_schema", "json_schema": schema_format(response_schema)}
         return body
@@ -130,14 +131,6 @@ def schema_format(schema: Mapping[str, Any]) -> dict[str, Any]:
     return {"name": "reply", "schema": dict(schema), "strict": is_strict(dict(schema))}
 
 
-def shortened(definition: ToolDefinition) -> ToolDefinition:
-    """Return a definition with a description that is short enough for OpenAI."""
-    text = definition.description
-    if len(text) <= LONGEST_DESCRIPTION:
-        return definition
-    return definition._replace(description=f"{text[: LONGEST_DESCRIPTION - 1]}…")
-
-
 def _message(message: Mapping[str, Any], view: ToolView) -> dict[str, Any]:
     sent = {name: message[name] for name in _SENT if name in message}
     calls = [
@@ -167,7 +160,7 @@ class ResponsesDialect(_OpenAI):
         items = [item for message in messages for item in _items(message, view)]
         body: dict[str, Any] = {"input": items, "store": False}
         if view.definitions:
-            body["tools"] = [shortened(definition).to_openai_responses() for definition in view.definitions]
+            body["tools"] = [definition.to_openai_responses() for definition in view.definitions]
         if response_schema is not None:
             body["text"] = {"format": {"type": "json_schema", **schema_format(response_schema)}}
         return body

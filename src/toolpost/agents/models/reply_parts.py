@@ -14,7 +14,7 @@ from toolpost.schema.json_values import is_object
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from toolpost.schema.provider_view import ToolView
+    from toolpost.schema.tool_view import ToolView
 
 REASONING = "reasoning"
 """The member of a message with a provider's own items, which only the same API gets back."""

@@ -243,7 +243,8 @@ COMPONENTS: dict[str, Any] = {
             "definitions": record(
                 {
                     **dict.fromkeys(("openai", "anthropic", "mcp"), _OBJECT),
-                    "tokens": {**_COUNT, "description": "An upper estimate for the definition `openai`"},
+                    "tokens": {**_COUNT, "description": "Tokens of the definition `openai`"},
+                    "tokenizer": {**TEXT, "description": "The vocabulary that counted them, or `estimate`"},
                 },
                 about="The tool as models and MCP clients see it",
             ),

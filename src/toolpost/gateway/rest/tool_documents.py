@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from toolpost.catalog.specs import Claims, effects_from_claims, read_claims
+from toolpost.catalog.threads import run_in_thread
+from toolpost.catalog.token_counts import TokenCounter, find_counter
 from toolpost.gateway.mcp.definitions import tool_definition
 from toolpost.gateway.mcp.names import FLAT_PAGE, UI_SCHEME
 from toolpost.policy.call_summary import target_summary
 from toolpost.schema.json_values import is_object
-from toolpost.sources.openapi.model_view import estimate_tokens
 from toolpost.toolbox.source_tools import bare_name
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ class ToolDocuments:
         self._box = box
         self._policy = box.router.policy
         self._summaries: dict[str, tuple[Entry, dict[str, Any]]] = {}
+        self._counter: TokenCounter | None = None
+        self._tokens: dict[str, tuple[Entry, int]] = {}
 
     def verdict(self, entry: Entry) -> Verdict:
         """Return the verdict about all calls of a tool; a preview may change it for one call."""
@@ -62,9 +65,11 @@ class ToolDocuments:
         return summary
 
     def prune(self, names: set[str]) -> None:
-        """Drop the cached summaries of other tools than these."""
+        """Drop the cached facts of other tools than these."""
         if len(self._summaries) > len(names):
             self._summaries = {name: cached for name, cached in self._summaries.items() if name in names}
+        if len(self._tokens) > len(names):
+            self._tokens = {name: cached for name, cached in self._tokens.items() if name in names}
 
     def document(self, entry: Entry) -> dict[str, Any]:
         """Return a tool with everything that its listing states."""
@@ -85,17 +90,18 @@ class ToolDocuments:
             "app": app_of(spec),
         }
 
-    def details(self, entry: Entry) -> dict[str, Any]:
+    async def details(self, entry: Entry) -> dict[str, Any]:
         """Return the parts of a tool that a list omits: its definitions, its pin and its calls since the start."""
         (definition,) = self._box.registry.to_llm_tools([entry.spec.name])
-        openai, counts = definition.to_openai(), entry.counts
+        counter, counts = await self.counter(), entry.counts
         return {
             **self._pin(entry),
             "definitions": {
-                "openai": openai,
+                "openai": definition.to_openai(),
                 "anthropic": definition.to_anthropic(),
                 "mcp": tool_definition(definition.name, entry.spec),
-                "tokens": estimate_tokens(openai),
+                "tokens": self.tokens(entry, counter),
+                "tokenizer": counter.tokenizer,
             },
             "stats": {
                 "count": counts.count,
@@ -104,6 +110,20 @@ class ToolDocuments:
                 "schema_violations": counts.schema_violations,
             },
         }
+
+    def tokens(self, entry: Entry, counter: TokenCounter) -> int:
+        """Return the tokens of the definition of a tool; they are cached until the tool changes."""
+        cached = self._tokens.get(entry.spec.name)
+        if cached is None or cached[0] is not entry:
+            (definition,) = self._box.registry.to_llm_tools([entry.spec.name])
+            cached = self._tokens[entry.spec.name] = (entry, counter.count(definition))
+        return cached[1]
+
+    async def counter(self) -> TokenCounter:
+        """Return the counter of tokens; it is read once, in a thread."""
+        if self._counter is None:
+            self._counter = await run_in_thread(find_counter)
+        return self._counter
 
     def _action(self, entry: Entry) -> Action:
         action: Action = self._policy.verdict(entry.spec).action

@@ -61,6 +61,7 @@ _DESTRUCTIVE = {"yes": True, "no": False, "unknown": None}
         },
         "held": {**_FLAG, "description": "Whether its definition changed and is not accepted"},
         "deprecated": _FLAG,
+        "tokens": {**_FLAG, "default": "no", "description": "Count the tokens of the definition of each tool"},
         "sort": {
             "type": "string",
             "enum": ["name", "source", "calls"],
@@ -89,7 +90,9 @@ _DESTRUCTIVE = {"yes": True, "no": False, "unknown": None}
                     "type": "object",
                     "description": "The number of tools by value, for each requested property",
                     "additionalProperties": {"type": "object", "additionalProperties": {"type": "integer"}},
-                }
+                },
+                "tokens": {"type": "integer", "description": "Tokens of the definitions of all matching tools"},
+                "tokenizer": {"type": "string", "description": "The vocabulary that counted them, or `estimate`"},
             },
         ),
         304: None,
@@ -114,6 +117,11 @@ async def list_tools(request: RestRequest) -> Response:
     }
     if "facets" in query:
         body["facets"] = {facet: listing.count_by(facet) for facet in query["facets"].split(",")}
+    if query["tokens"] == "yes":
+        counter = await documents.counter()
+        counts = {entry.spec.name: documents.tokens(entry, counter) for entry in listing.tools}
+        body["items"] = [{**item, "tokens": counts[item["name"]]} for item in body["items"]]
+        body |= {"tokens": sum(counts.values()), "tokenizer": counter.tokenizer}
     tag = etag_of(json_bytes(body))
     took_ms = round((time.perf_counter() - began) * 1000, 1)
     return with_etag(request, JsonResponse({**body, "took_ms": took_ms}), tag)
@@ -229,7 +237,7 @@ async def list_tags(request: RestRequest) -> Response:
 async def show_tool(request: RestRequest) -> Response:
     """Show one tool."""
     entry, documents = request.tools.find(request.path["name"]), request.service.tools
-    response = JsonResponse({**documents.document(entry), **documents.details(entry)})
+    response = JsonResponse({**documents.document(entry), **await documents.details(entry)})
     return with_etag(request, response, etag_of(bytes(response.body)))
 
 
