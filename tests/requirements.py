@@ -30,6 +30,8 @@ def carried(folder: Path = TESTS) -> dict[str, list[str]]:
     """The tests that carry each id, read from the source: the answer is the same in every test process."""
     found: dict[str, list[str]] = defaultdict(list)
     for path in sorted(folder.rglob("test_*.py")):
+        if ".envs" in path.parts:  # packages that trials have installed
+            continue
         for place, id_ in _carried_in(path, folder):
             found[id_].append(place)
     return dict(found)
