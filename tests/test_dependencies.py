@@ -98,8 +98,11 @@ NEEDED = {
 }
 PART_OF = {"fastmcp-slim": "fastmcp", "pydantic_core": "pydantic"}  # required by the other one
 OF_THE_CALLER = {  # imported where the framework runs the tools, so it is there
-    ("adapters/langchain", "langgraph"),
+    ("adapters/agent_framework", "agent-framework"),
     ("adapters/google_adk", "google"),
+    ("adapters/langchain", "langgraph"),
+    ("adapters/llama_index", "llama-index"),
+    ("adapters/llama_index", "workflows"),
     ("adapters/openai_agents", "agents"),
     ("adapters/pydantic_ai", "pydantic-ai-slim"),
 }

@@ -12,12 +12,18 @@ for library in ("fastmcp", "fastmcp.client", "fastmcp.server", "keyring", "mcp",
 for missing in ("fcntl", "grp", "pwd", "resource", "termios"):
     sys.modules[missing] = None
 import toolpost
+ELSEWHERE = {  # adapters of frameworks that are installed in environments of their own
+    "agent_framework",
+    "google_adk",
+    "llama_index",
+    "openai_agents",
+}
 failed = []
 for module in pkgutil.walk_packages(toolpost.__path__, "toolpost."):
     if module.name in ("toolpost.__main__", "toolpost.processes.supervisor_program") or ".knime" in module.name:
         continue  # these are run by other programs: Python itself, the supervisor, KNIME
-    if module.name in ("toolpost.adapters.google_adk", "toolpost.adapters.openai_agents"):
-        continue  # adapters of frameworks that are installed in environments of their own
+    if module.name.removeprefix("toolpost.adapters.") in ELSEWHERE:
+        continue
     try:
         importlib.import_module(module.name)
     except Exception as error:

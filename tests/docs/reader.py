@@ -27,7 +27,10 @@ TOOLPOST = 'exec {forked} {here}/toolpost "$@"'
 PYTHON = 'case "$1" in *.py) exec {forked} "$@" ;; *) exec {here}/python "$@" ;; esac'
 IN_OTHER_ENVIRONMENTS: dict[str, Callable[[], Path | None]] = {
     "agents": python_of_openai_agents,
-    "google.adk": partial(python_of_framework, "google_adk"),  # installed by `make test-frameworks` only
+    # Installed by `make test-frameworks` only.
+    "agent_framework": partial(python_of_framework, "agent_framework"),
+    "google.adk": partial(python_of_framework, "google_adk"),
+    "llama_index": partial(python_of_framework, "llama_index"),
 }
 NOT_RUN = frozenset({"sh", "toml", "diff", "nginx"})
 

@@ -8,9 +8,9 @@ import warnings
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
-from toolpost.contracts.outcomes import Outcome, Paused, questions_to_dict
+from toolpost.contracts.outcomes import Outcome, Paused, outcome_to_dict, questions_to_dict
 from toolpost.contracts.spec import JsonSchema, ToolDefinition
 from toolpost.runtime.arguments import read_arguments
 from toolpost.schema.json_values import is_object
@@ -223,6 +223,11 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
         return asyncio.get_running_loop()
     except RuntimeError:
         return None
+
+
+def outcome_data(outcome: Outcome) -> dict[str, Any]:
+    """Return an outcome as JSON data, for frameworks that store what they keep beside a result."""
+    return cast("dict[str, Any]", json.loads(json.dumps(outcome_to_dict(outcome), default=str)))
 
 
 def describe_pause(paused: Paused, tool: FrameworkTool, call_id: str | None) -> dict[str, Any]:

@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
-from toolpost.adapters.framework_tools import ANY_PROVIDER, FrameworkTool, FrameworkTools, describe_pause
+from toolpost.adapters.framework_tools import ANY_PROVIDER, FrameworkTool, FrameworkTools, describe_pause, outcome_data
 from toolpost.contracts.errors import ConfigError
-from toolpost.contracts.outcomes import Failed, Outcome, Paused, outcome_to_dict
+from toolpost.contracts.outcomes import Failed, Outcome, Paused
 from toolpost.runtime.model_messages import model_text
 from toolpost.schema.provider_dialects import Provider
 
@@ -122,9 +121,7 @@ def _of(tool: FrameworkTool, thread: Callable[[RunContextWrapper[Any]], str] | N
 
 def _data(outcome: Outcome | None) -> dict[str, Any] | None:
     """Return an outcome as JSON data; None if the call was not made, because a guardrail replaced its output."""
-    if outcome is None:
-        return None
-    return cast("dict[str, Any]", json.loads(json.dumps(outcome_to_dict(outcome), default=str)))
+    return None if outcome is None else outcome_data(outcome)
 
 
 def _interruptions(result: RunResultBase) -> list[ToolApprovalItem]:

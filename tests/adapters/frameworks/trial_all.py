@@ -10,7 +10,7 @@ from tests.docs.blocks import ROOT, blocks, page_name
 from tests.docs.reader import Reader
 
 pytestmark = pytest.mark.programs
-FRAMEWORKS = ["google_adk"]
+FRAMEWORKS = ["agent_framework", "google_adk", "llama_index"]
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
