@@ -44,7 +44,11 @@ def find_counter() -> TokenCounter:
     if find_spec("tiktoken") is None or not _has_copy():
         return TokenCounter(ESTIMATE, estimate_text)
     encoding: Any = import_module("tiktoken").get_encoding(VOCABULARY)
-    return TokenCounter(VOCABULARY, lambda text: len(encoding.encode_ordinary(text)))
+
+    def count_text(text: str) -> int:
+        return len(encoding.encode_ordinary(text))
+
+    return TokenCounter(VOCABULARY, count_text)
 
 
 def estimate_text(text: str) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from toolpost.catalog.specs import Claims, effects_from_claims, read_claims
 from toolpost.catalog.threads import run_in_thread
@@ -121,9 +121,10 @@ class ToolDocuments:
 
     async def counter(self) -> TokenCounter:
         """Return the counter of tokens; it is read once, in a thread."""
-        if self._counter is None:
-            self._counter = await run_in_thread(find_counter)
-        return self._counter
+        counter = self._counter
+        if counter is None:
+            counter = self._counter = cast("TokenCounter", await run_in_thread(find_counter))
+        return counter
 
     def _action(self, entry: Entry) -> Action:
         action: Action = self._policy.verdict(entry.spec).action
