@@ -40,7 +40,8 @@ def test_a_key_of_a_caller_is_shown_once_listed_without_its_secret_and_revoked(t
 
     assert created.json["scopes"] == ["call"]
     assert created.json["key"].startswith(f"tpk_{created.json['id']}_")
-    assert [key["id"] for key in listed.json] == [created.json["id"]]
+    assert [(key["id"], key["last_used_at"]) for key in listed.json] == [(created.json["id"], None)]
+    assert "never" in table.out
     assert created.json["key"] not in listed.out + table.out
     assert (revoked.code, again.code, again.json["error"]["error_code"]) == (0, 1, "key_not_found")
 

@@ -130,7 +130,7 @@ async def test_a_key_with_observe_is_refused_by_every_other_operation(gate: Serv
         ("POST", "/mcp/all"),
         ("POST", "/a2a"),
         ("GET", "/.well-known/utcp"),
-        ("GET", "/api/v1/events/stream"),
+        ("GET", "/api/v1/events"),
         ("POST", "/metrics"),
         ("GET", "/nothing"),
     ],

@@ -1864,7 +1864,7 @@ export interface components {
             interactive: boolean;
             /** @description The key only opens console sessions */
             person: boolean;
-            /** @description Its last request since the gateway started, its last call, or that of its sessions */
+            /** @description Its last request, or that of a session that it opened; written once a minute */
             last_used_at: number | null;
         };
         Keys: {

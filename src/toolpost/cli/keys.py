@@ -19,6 +19,8 @@ from toolpost.contracts.errors import ToolError
 from toolpost.contracts.principal import Principal
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from toolpost.toolbox.box import Toolbox
 
 app = Commands(
@@ -143,15 +145,16 @@ def list_keys(common: CommonOptions) -> None:
 
     async def work(box: Toolbox, output: Output) -> int:
         tenant = Principal.parse(common.user).tenant
-        _show_keys(await box.store.caller_keys.list(tenant=tenant), tenant, output)
+        used = await box.store.key_uses.list()
+        _show_keys(await box.store.caller_keys.list(tenant=tenant), used, tenant, output)
         return 0
 
     run_with_box(work, common, no_source)
 
 
-def _show_keys(keys: list[CallerKey], tenant: str, output: Output) -> None:
+def _show_keys(keys: list[CallerKey], used: Mapping[str, float], tenant: str, output: Output) -> None:
     if output.as_json:
-        output.document([key.to_dict() for key in keys])
+        output.document([{**key.to_dict(), "last_used_at": used.get(key.id)} for key in keys])
         return
     if not keys:
         create = f"`toolpost keys create NAME{output.options}` creates one"
@@ -166,10 +169,11 @@ def _show_keys(keys: list[CallerKey], tenant: str, output: Output) -> None:
             " ".join(sorted(key.scopes)) + _use_of(key),
             format_time(key.created_at),
             f"{format_time(key.expires_at)}{' (expired)' if key.expires_at and key.expires_at <= now else ''}",
+            format_time(used.get(key.id)) or "never",
         )
         for key in keys
     ]
-    output.table(["Key", "Name", "For", "Scopes", "Created", "Expires"], rows)
+    output.table(["Key", "Name", "For", "Scopes", "Created", "Expires", "Last used"], rows)
     output.note(f"Keys of the tenant {tenant!r}. {_OTHER_TENANTS}")
 
 

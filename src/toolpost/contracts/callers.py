@@ -16,7 +16,8 @@ CallerScope = Literal["call", "answer", "admin", "observe"]
 SCOPES: tuple[CallerScope, ...] = ("call", "answer", "admin", "observe")
 """To call tools; to answer pending actions; to change sources and to export the event log; to read only metrics."""
 OBSERVE: frozenset[CallerScope] = frozenset({"observe"})
-_OWN_DATA: frozenset[CallerScope] = frozenset({"call", "observe"})
+OWN_DATA: frozenset[CallerScope] = frozenset({"call", "observe"})
+"""Scopes that permit nobody to see data of other users of the tenant."""
 KEY_PREFIX = "tpk_"
 """The prefix of a key; its id and its secret follow, separated by an underscore."""
 CALLER_KEY_RUN = "caller_keys"
@@ -68,11 +69,6 @@ class Caller(NamedTuple):
     def has_operator_token(self) -> bool:
         """Whether the caller has the token of the data folder, or a console session that was opened with it."""
         return OPERATOR_ID in (self.id, self.credential)
-
-    @property
-    def sees_own_data_only(self) -> bool:
-        """Whether no scope permits the caller to see data of other users of its tenant."""
-        return self.scopes <= _OWN_DATA
 
     @property
     def is_session(self) -> bool:

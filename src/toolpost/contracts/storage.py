@@ -427,6 +427,22 @@ class CallerKeyStore(Protocol):
         ...
 
 
+class KeyUseStore(Protocol):
+    """When the keys of callers were last used, by any process."""
+
+    async def save(self, key: CallerKey, *, at: float) -> None:
+        """Store a use of a key, unless a later one is stored."""
+        ...
+
+    async def list(self) -> Mapping[str, float]:
+        """Return the last use of each key that was used, by its ID."""
+        ...
+
+    async def remove(self, key_id: str) -> None:
+        """Remove the use of a revoked key."""
+        ...
+
+
 class SessionStore(Protocol):
     """Console sessions and the tickets that open them; every process on the store sees a change at once."""
 
@@ -652,6 +668,8 @@ class Store(Protocol):
     def idempotency(self) -> IdempotencyStore: ...
     @property
     def caller_keys(self) -> CallerKeyStore: ...
+    @property
+    def key_uses(self) -> KeyUseStore: ...
     @property
     def sessions(self) -> SessionStore: ...
     @property

@@ -19,6 +19,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from toolpost import __version__
+from toolpost.contracts.callers import OWN_DATA
 from toolpost.contracts.calls import OutcomeKey
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ToolApprovalDenied, ToolCancelledError, ToolConflictError, ToolError
@@ -318,7 +319,7 @@ async def _find(request: _RpcRequest) -> _TaskState:
         raise _RpcError(_INVALID_PARAMS, "params.id must be the ID of a task")
     box, principal = request.service.box, request.caller.principal
     run = await box.run(task_id, user=request.user) if "." in task_id else None
-    is_shown = run is not None and (not request.caller.sees_own_data_only or run.user == principal.user)
+    is_shown = run is not None and (not request.caller.scopes <= OWN_DATA or run.user == principal.user)
     if run is None or not is_shown:
         raise _RpcError(_NO_TASK, f"unknown task {task_id[:_LONGEST_ID]!r}")
     return _TaskState(task_id, await kept_outcome(box.store, run))

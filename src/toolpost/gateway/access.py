@@ -7,7 +7,7 @@ import hashlib
 import hmac
 import re
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -144,11 +144,16 @@ class Access:
             await refused(scope, receive, send_with_headers)
             return
         open_requests: SharedSlots | None = scope.pop(_OPEN_REQUESTS, None)
+        if open_requests is None:  # of the operator, or without a caller
+            await self._app_for(scope)(scope, receive, send_with_headers)
+            return
+        caller: Caller = scope[CALLER]
+        self._callers.uses.begin(caller)
         try:
             await self._app_for(scope)(scope, receive, send_with_headers)
         finally:
-            if open_requests is not None:
-                open_requests.release()
+            self._callers.uses.end(caller)
+            open_requests.release()
 
     def _app_for(self, scope: Scope) -> ASGIApp:
         if scope["path"] == "/mcp":  # most requests: they skip the middleware and the routes of `app`
@@ -329,6 +334,44 @@ class _Caller(NamedTuple):
     counted: _Counted
 
 
+class KeyUses:
+    """The last use of each key in this process, by any interface, or by a console session that the key opened.
+
+    A key with an open request, such as an event stream, is in use.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._used: dict[str, float] = {}
+        self._open = Counter[str]()
+
+    def note(self, caller: Caller) -> None:
+        """Note a request."""
+        if (key_id := _key_of(caller)) is not None:
+            self._used[key_id] = self._clock()
+
+    def begin(self, caller: Caller) -> None:
+        """Note that a request is open, until `end`."""
+        if (key_id := _key_of(caller)) is not None:
+            self._open[key_id] += 1
+
+    def end(self, caller: Caller) -> None:
+        """Note the end of a request."""
+        if (key_id := _key_of(caller)) is not None:
+            self._used[key_id] = self._clock()
+            self._open[key_id] -= 1
+            if not self._open[key_id]:
+                del self._open[key_id]
+
+    def current(self) -> dict[str, float]:
+        """Return when each key was last used in this process."""
+        return {**self._used, **dict.fromkeys(self._open, self._clock())}
+
+    def forget(self, key_id: str) -> None:
+        """Forget the uses of a revoked key."""
+        self._used.pop(key_id, None)
+
+
 class Callers:
     """Authenticate callers by their bearer: the operator's token, a key, a token of the issuer, or a console session.
 
@@ -349,7 +392,7 @@ class Callers:
         self.operator = operator_caller(operator)
         self.token = token
         self.sessions = sessions
-        self.key_uses: dict[str, float] = {}  # when each key was last used in this process
+        self.uses = KeyUses(clock)
         self._expected = token.encode()
         self._keys = keys
         self._oidc = oidc
@@ -358,6 +401,11 @@ class Callers:
 
     async def identify(self, bearer: str, *, is_local: bool) -> Caller:
         """Return the caller of a bearer, or raise ToolAuthError. The operator's token is valid only on this machine."""
+        caller = await self._find(bearer, is_local=is_local)
+        self.uses.note(caller)
+        return caller
+
+    async def _find(self, bearer: str, *, is_local: bool) -> Caller:
         if hmac.compare_digest(bearer.encode(), self._expected):
             if is_local:
                 return self.operator
@@ -377,7 +425,6 @@ class Callers:
         known = hmac.compare_digest(digest, b"" if key is None else key.digest)
         if key is None or not known or (key.expires_at is not None and key.expires_at <= self._clock()):
             raise ToolAuthError(_NOT_KNOWN, code="invalid_token")
-        self.key_uses[key.id] = self._clock()
         is_agents = not key.person and not key.scopes.isdisjoint(_OF_PROGRAMS)
         return Caller(
             f"{KEY_ID}{key.id}",
@@ -388,6 +435,12 @@ class Callers:
             grants=frozenset() if is_agents else key.scopes,
             expires_at=key.expires_at,
         )
+
+
+def _key_of(caller: Caller) -> str | None:
+    """Return the ID of the key that a caller uses, or that opened its session."""
+    credential = caller.credential or caller.id
+    return credential.removeprefix(KEY_ID) if credential.startswith(KEY_ID) else None
 
 
 def operator_caller(principal: Principal) -> Caller:

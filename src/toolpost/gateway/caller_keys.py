@@ -82,6 +82,7 @@ async def revoke_caller_key(box: Toolbox, key_id: str, *, by: str) -> bool:
     key = await keys.find(key_id)
     if not await keys.remove(key_id, tenant=tenant):
         return False
+    await box.store.key_uses.remove(key_id)
     if key is None:  # the row was changed or added outside toolpost, so it cannot be read
         return True
     emitter, sessions = box.router.emitter, box.store.sessions
@@ -96,14 +97,21 @@ async def revoke_caller_key(box: Toolbox, key_id: str, *, by: str) -> bool:
 
 def local_token(folder: Path, reference: str | None = None) -> str:
     """Return the operator's token: that of the `reference`, or of the data folder, where it is created if missing."""
-    if reference is not None:
-        return _token_from(reference)
+    if (token := find_local_token(folder, reference)) is not None:
+        return token
     path = folder / "token"
-    with suppress(FileNotFoundError):
-        return path.read_text(encoding="ascii").strip()
     refuse_dangling(path)
     write_private(path, secrets.token_urlsafe(32).encode(), first=True)
     return path.read_text(encoding="ascii").strip()
+
+
+def find_local_token(folder: Path, reference: str | None = None) -> str | None:
+    """Return the operator's token; None if the data folder has none yet."""
+    if reference is not None:
+        return _token_from(reference)
+    with suppress(FileNotFoundError):
+        return (folder / "token").read_text(encoding="ascii").strip()
+    return None
 
 
 def _token_from(reference: str) -> str:

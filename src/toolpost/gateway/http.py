@@ -67,7 +67,7 @@ def gateway_app(
         public_url=public_url,
         siblings=siblings,
         changed_sources=changed_sources,
-        key_uses=callers.key_uses,
+        key_uses=callers.uses,
     )
     sign_in = _issuer_sign_in(box, callers, public_url)
 

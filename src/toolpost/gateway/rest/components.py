@@ -589,7 +589,7 @@ COMPONENTS: dict[str, Any] = {
             "person": {**_FLAG, "description": "The key only opens console sessions"},
             "last_used_at": {
                 **_MAYBE_TIME,
-                "description": "Its last request since the gateway started, its last call, or that of its sessions",
+                "description": "Its last request, or that of a session that it opened; written once a minute",
             },
         }
     ),

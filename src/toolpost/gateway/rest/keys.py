@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
-from toolpost.contracts.callers import KEY_ID, SCOPES
-from toolpost.contracts.events import RunFilter
+from toolpost.contracts.callers import SCOPES
 from toolpost.contracts.principal import LOCAL_TENANT, Principal
 from toolpost.gateway.caller_keys import create_caller_key, revoke_caller_key
+from toolpost.gateway.key_uses import last_uses
 from toolpost.gateway.problems import Problem
 from toolpost.gateway.rest.operations import JsonResponse, Operations, RestRequest
 from toolpost.gateway.rest.schema_builders import record, ref
@@ -135,20 +135,12 @@ def _user_of(request: RestRequest, name: str) -> Principal:
 
 
 async def _last_uses(request: RestRequest) -> Mapping[str, float]:
-    """Return when each key was last used, as far as it is known: in this run of the gateway, a session or a call."""
-    used = dict(request.service.key_uses)
+    """Return when each key was last used, in any worker and in earlier runs of the gateway."""
+    used = request.service.key_uses.current()
     for other in await request.service.request_siblings(request.raw):
         for key in other["items"]:
             used[key["id"]] = max(used.get(key["id"], 0.0), key["last_used_at"] or 0.0)
-    for session in await request.box.store.sessions.list(tenant=request.tenant):
-        if session.credential.startswith(KEY_ID):
-            key_id = session.credential.removeprefix(KEY_ID)
-            used[key_id] = max(used.get(key_id, 0.0), session.used_at)
-    for key in await request.box.store.caller_keys.list(tenant=request.tenant):
-        only = RunFilter(caller=f"{KEY_ID}{key.id}")
-        for run in await request.box.store.events.runs(tenant=request.tenant, limit=1, only=only):
-            used[key.id] = max(used.get(key.id, 0.0), run.started_at)
-    return {key_id: at for key_id, at in used.items() if at}
+    return await last_uses(request.box.store, used)
 
 
 def _to_dict(key: CallerKey, used_at: float | None) -> dict[str, Any]:

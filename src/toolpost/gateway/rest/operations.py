@@ -16,11 +16,12 @@ from msgspec import Struct, field
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from toolpost.contracts.callers import Caller
+from toolpost.contracts.callers import OWN_DATA, Caller
 from toolpost.contracts.errors import ToolClientError, ToolError
 from toolpost.contracts.outcomes import Outcome
 from toolpost.contracts.principal import LOCAL_TENANT, Principal
-from toolpost.gateway.access import CALLER, insufficient_scope
+from toolpost.gateway.access import CALLER, KeyUses, insufficient_scope
+from toolpost.gateway.key_uses import writing_uses
 from toolpost.gateway.metric_counting import counting_metrics
 from toolpost.gateway.problems import Problem, ProblemResponse, problem_of
 from toolpost.gateway.rest.components import resolve
@@ -222,14 +223,14 @@ class RestRequest(Struct, frozen=True, kw_only=True):
     @property
     def only_user(self) -> str | None:
         """The user to whose runs, questions and artifacts a caller with only the scope `call` is limited, else None."""
-        return self.caller.principal.user if self.caller.sees_own_data_only else None
+        return self.caller.principal.user if self.caller.scopes <= OWN_DATA else None
 
 
 class RestService:
     """State that the operations share: the Toolbox, the event feed, background calls and other workers.
 
     `siblings` are the other workers of the gateway; `changed_sources` were applied by them before this one started.
-    `key_uses` contains the time of the last use of each key.
+    `key_uses` contains the last use of each key in this process.
     """
 
     def __init__(
@@ -242,7 +243,7 @@ class RestService:
         public_url: str,
         siblings: Siblings | None = None,
         changed_sources: ChangedSources | None = None,
-        key_uses: Mapping[str, float] | None = None,
+        key_uses: KeyUses | None = None,
     ) -> None:
         self.box = box
         self.sessions = sessions
@@ -252,7 +253,7 @@ class RestService:
         self._none = SelectedTools(box, {"where": _no_tool})
         self.feed = feed
         self.tools = ToolDocuments(box)
-        self.key_uses: Mapping[str, float] = {} if key_uses is None else key_uses
+        self.key_uses = key_uses or KeyUses()
         self.public_url = public_url
         self.started_at = time.time()
         self._calls = set[asyncio.Task[Outcome]]()
@@ -261,7 +262,7 @@ class RestService:
 
     def tools_for(self, caller: Caller) -> SelectedTools:
         """Return the tools that a caller sees: with only the scope `call` those of the view at `/mcp`, else all."""
-        if not caller.sees_own_data_only:
+        if not caller.scopes <= OWN_DATA:
             return self._all
         view = self._views.default
         return view.tools if view.is_for(str(caller.principal)) else self._none
@@ -287,7 +288,8 @@ class RestService:
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
         """Follow the event log for listeners; on exit, suspend or cancel the calls that still run."""
-        async with self.feed.following(self.box.store.events), counting_metrics(self.box.store):
+        store = self.box.store
+        async with self.feed.following(store.events), counting_metrics(store), writing_uses(self.key_uses, store):
             try:
                 yield
             finally:

@@ -22,6 +22,7 @@ from toolpost.contracts.store_status import (
 )
 from toolpost.stores.chain import KEY_BYTES, LogKey
 from toolpost.stores.encryption import NoCipher, RowCipher
+from toolpost.stores.key_uses import EncryptedKeyUses
 from toolpost.stores.memory.event_log import MemoryEventLog
 from toolpost.stores.memory.jobs import MemoryJobStore, MemoryScheduleStore
 from toolpost.stores.memory.limits import MemoryLimits
@@ -71,6 +72,7 @@ class MemoryStore:
         self.tokens = MemoryTokenRows(clock.wall)
         self.limits = MemoryLimits(self.owner_id, clock.monotonic)
         self._state_table = MemoryStateTable()
+        self.key_uses = EncryptedKeyUses(self._state_table, RowCipher(NoCipher()))
         self.sessions = EncryptedSessionStore(self._state_table, RowCipher(NoCipher()))
         self.state = EncryptedStateStore(
             self._state_table, RowCipher(NoCipher()), owner_id=lambda: self.owner_id, is_alive=self._is_alive

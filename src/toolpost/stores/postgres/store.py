@@ -25,6 +25,7 @@ from toolpost.contracts.storage import (
     IdempotencyStore,
     IdKind,
     Journal,
+    KeyUseStore,
     MetricStore,
     PendingStore,
     Retention,
@@ -38,6 +39,7 @@ from toolpost.stores.changes import Changes
 from toolpost.stores.content_files import ARTIFACTS, ContentFiles
 from toolpost.stores.durable_files import make_private_folder
 from toolpost.stores.encryption import RowCipher
+from toolpost.stores.key_uses import EncryptedKeyUses
 from toolpost.stores.ledger import Ledger
 from toolpost.stores.postgres import transfer
 from toolpost.stores.postgres.calls import PostgresCancelStore, PostgresIdempotencyStore, PostgresJournal
@@ -131,6 +133,7 @@ class PostgresStore:
         self.tokens: TokenRows = SQLTokenRows(common)
         self.limits: LimitStore = database.limits
         table = SQLStateTable(common)
+        self.key_uses: KeyUseStore = EncryptedKeyUses(table, shared.cipher)
         self.sessions: SessionStore = EncryptedSessionStore(table, shared.cipher)
         self.state = EncryptedStateStore(
             table, shared.cipher, owner_id=lambda: shared.owner_id, is_alive=self._is_alive
@@ -206,7 +209,7 @@ class PostgresBackend:
         return check_database(Database(options.database), options.make_cipher, _folder(options))
 
     def inspect(self, options: StoreOptions) -> StoreInspection | None:
-        return inspect_database(Database(options.database), options.make_cipher, _folder(options), options.clock)
+        return inspect_database(Database(options.database), options.make_cipher, _named_folder(options), options.clock)
 
     def describe(self, options: StoreOptions) -> str:
         return Database(options.database).place
@@ -307,19 +310,25 @@ def _connect(database: Database, cipher: Cipher, make_leases: Callable[[Ledger],
 
 
 def _folder(options: StoreOptions) -> Path:
+    """Return the data folder, which is created if it is missing."""
+    folder = _named_folder(options)
+    try:
+        make_private_folder(folder)
+    except OSError as exc:
+        raise StoreError(
+            f"data folder {str(folder)!r} cannot be made: {exc.strerror}; "
+            "give this user write permission or set data_dir to another folder",
+            cause=exc,
+        ) from exc
+    return folder
+
+
+def _named_folder(options: StoreOptions) -> Path:
     if options.data_dir is None:
         raise ConfigError(
             "database: postgresql needs a data folder for the contents of artifacts, which all processes share; "
             "set data_dir"
         )
-    try:
-        make_private_folder(options.data_dir)
-    except OSError as exc:
-        raise StoreError(
-            f"data folder {str(options.data_dir)!r} cannot be made: {exc.strerror}; "
-            "give this user write permission or set data_dir to another folder",
-            cause=exc,
-        ) from exc
     return options.data_dir
 
 

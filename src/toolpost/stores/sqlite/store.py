@@ -24,6 +24,7 @@ from toolpost.contracts.storage import (
     IdempotencyStore,
     IdKind,
     Journal,
+    KeyUseStore,
     MetricStore,
     PendingStore,
     Retention,
@@ -37,6 +38,7 @@ from toolpost.stores.changes import Changes
 from toolpost.stores.content_files import ARTIFACTS, ContentFiles
 from toolpost.stores.durable_files import make_private_folder
 from toolpost.stores.encryption import RowCipher
+from toolpost.stores.key_uses import EncryptedKeyUses
 from toolpost.stores.ledger import Ledger
 from toolpost.stores.registry import StoreCheck, StoreOptions
 from toolpost.stores.sessions import EncryptedSessionStore
@@ -119,6 +121,7 @@ class SQLiteStore:
         self.tokens: TokenRows = SQLTokenRows(database)
         self.limits: LimitStore = limits
         table = SQLStateTable(database)
+        self.key_uses: KeyUseStore = EncryptedKeyUses(table, shared.cipher)
         self.sessions: SessionStore = EncryptedSessionStore(table, shared.cipher)
         self.state = EncryptedStateStore(
             table, shared.cipher, owner_id=lambda: shared.owner_id, is_alive=self._is_alive

@@ -8,7 +8,7 @@ from toolpost.contracts.callers import CallerSession, SignInTicket
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.storage import Retention, Store
 from toolpost.testing.stores.base import StoreFixtures
-from toolpost.testing.stores.samples import ANN, BOB, EVE
+from toolpost.testing.stores.samples import ANN, BOB, EVE, caller_key
 
 _HOUR_S = 3600.0
 
@@ -96,3 +96,14 @@ class SessionTests(StoreFixtures):
         await store.sessions.add(session("new", at=1000.0 + 3 * _HOUR_S))
 
         assert [one.id for one in await store.sessions.list(tenant=ANN.tenant)] == ["new"]
+
+    async def test_the_last_use_of_a_key_is_the_latest(self, store: Store) -> None:
+        bot, bee = caller_key("bot", ANN), caller_key("bee", EVE)
+        for key, at in ((bot, 2000.0), (bot, 1000.0), (bee, 1500.0), (bee, 2500.0)):
+            await store.key_uses.save(key, at=at)
+
+        assert await store.key_uses.list() == {bot.id: 2000.0, bee.id: 2500.0}
+        await store.key_uses.remove(bot.id)
+        assert await store.key_uses.list() == {bee.id: 2500.0}
+        await store.forget(EVE)
+        assert await store.key_uses.list() == {}
