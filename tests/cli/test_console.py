@@ -37,7 +37,7 @@ def test_open_says_how_to_start_a_gateway_and_prints_no_link_into_a_pipe(toolpos
 
 async def test_a_ticket_is_written_to_the_store_of_the_running_gateway(tmp_path: Path) -> None:
     async with served(tmp_path / "data", [add]) as gate, Toolbox(settings=Settings(data_dir=tmp_path / "data")) as box:
-        await check_gateway(box.store, gate.url, port_of(gate))
+        await check_gateway(box.store.mac, gate.url, port_of(gate))
         ticket = await operator_ticket(box.store, "local:me")
         async with httpx2.AsyncClient(trust_env=False) as http:
             opened = await http.post(f"{gate.url}/api/v1/sessions/redeem", json={"ticket": ticket})
@@ -65,7 +65,7 @@ async def test_another_program_on_the_port_gets_no_secret_and_cannot_pass_for_th
     async with served(tmp_path / "data", [add]) as gate, Toolbox(settings=Settings(data_dir=tmp_path / "data")) as box:
         async with listening(listener := Listener(gate)) as url:
             with pytest.raises(ToolError, match="is not the gateway of this data folder"):
-                await check_gateway(box.store, url, int(url.rpartition(":")[2]))
+                await check_gateway(box.store.mac, url, int(url.rpartition(":")[2]))
         token = (tmp_path / "data" / "token").read_text()
 
     assert [one[:2] for one in listener.heard] == [("GET", "/api/v1/identity")]
@@ -79,7 +79,7 @@ async def test_the_gateway_of_another_data_folder_is_refused(tmp_path: Path) -> 
         Toolbox(settings=Settings(data_dir=tmp_path / "other")) as box,
     ):
         with pytest.raises(ToolError, match="another data folder"):
-            await check_gateway(box.store, gate.url, port_of(gate))
+            await check_gateway(box.store.mac, gate.url, port_of(gate))
 
 
 @pytest.mark.programs

@@ -34,6 +34,7 @@ _COMMANDS = {
     "chat": ("agent", "chat"),
     "import": ("connect", "import_servers"),
     "events": ("history", "events"),
+    "status": ("status", "status"),
     "doctor": ("diagnostics", "doctor"),
     "lint": ("lint", "lint"),
     "serve": ("serve", "serve"),

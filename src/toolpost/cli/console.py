@@ -22,10 +22,13 @@ from toolpost.schema.json_values import is_object
 from toolpost.wire.local_http import get_local
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from toolpost.cli.output import Output
     from toolpost.contracts.storage import Store
     from toolpost.toolbox.box import Toolbox
 
+NO_GATEWAY, OTHER_GATEWAY = "no_gateway", "other_gateway"
 _ANSWER_S = 10.0
 _LINK_FILE = "open.html"
 
@@ -51,10 +54,10 @@ def open_console(
             raise ToolError(
                 "no gateway of this folder runs, because there is no data folder; start one with `toolpost up`, or "
                 "give the --config that it was started with",
-                code="no_gateway",
+                code=NO_GATEWAY,
             )
         address = f"http://127.0.0.1:{port}"
-        await check_gateway(box.store, address, port)
+        await check_gateway(box.store.mac, address, port)
         link = sign_in_link(address, await operator_ticket(box.store, common.user))
         if no_browser:
             output.text(link)
@@ -103,8 +106,11 @@ async def operator_ticket(store: Store, user: str) -> str:
     return text
 
 
-async def check_gateway(store: Store, address: str, port: int) -> None:
-    """Raise ToolError unless a gateway of this data folder answers at an address; it receives no secret."""
+async def check_gateway(mac: Callable[[str, bytes], bytes], address: str, port: int) -> None:
+    """Raise ToolError unless a gateway of this data folder answers at an address; it receives no secret.
+
+    `mac` is that of the store.
+    """
     from toolpost.gateway.access import IDENTITY
     from toolpost.gateway.identity import prove_identity
 
@@ -115,14 +121,12 @@ async def check_gateway(store: Store, address: str, port: int) -> None:
         reason = getattr(error, "reason", error)
         raise ToolError(
             f"no gateway answers at {address}: {reason}; start it with `toolpost up`, or give its --port",
-            code="no_gateway",
+            code=NO_GATEWAY,
         ) from None
     proof = answer.get("proof") if is_object(answer) else None
-    if not isinstance(proof, str) or not compare_digest(
-        proof.encode(), prove_identity(store, challenge, port).encode()
-    ):
+    if not isinstance(proof, str) or not compare_digest(proof.encode(), prove_identity(mac, challenge, port).encode()):
         raise ToolError(
             f"the program at {address} is not the gateway of this data folder: it is another program, runs on another "
             "data folder, or its version is older; give the --config that it was started with, or its --port",
-            code="other_gateway",
+            code=OTHER_GATEWAY,
         )

@@ -258,6 +258,7 @@ def check_data_folder(settings: Settings) -> Iterator[Check]:
     yield _writable(folder)
     yield _space(folder)
     yield from _database(settings)
+    yield from _work(settings)
     yield from _keys(settings, folder)
 
 
@@ -353,6 +354,22 @@ def _database(settings: Settings) -> Iterator[Check]:
         yield from (Check("database", *check) for check in find_backend(options.database).check(options))
     except ConfigError as error:
         yield Check("database", "broken", str(error))
+
+
+def _work(settings: Settings) -> Iterator[Check]:
+    """Check for processes that ended and left calls, running calls without events, and work that no process reads."""
+    from toolpost.cli.status import inspect_store
+    from toolpost.contracts.store_status import status_problems
+
+    try:
+        inspection = inspect_store(settings)
+    except ToolError:  # `_database` says why it cannot be read
+        return
+    if inspection is None:
+        return
+    status = inspection.status
+    yield from (Check("work", "note", problem) for problem in status_problems(status))
+    yield Check("work", "ok", f"{status.running} running, {status.paused} paused, {status.pending} pending actions")
 
 
 def _keys(settings: Settings, folder: Path) -> Iterator[Check]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from toolpost.contracts.storage import Store
+    from collections.abc import Callable
 
 _MAC = "gateway identity"
 
 
-def prove_identity(store: Store, challenge: str, port: int) -> str:
-    """Return a MAC with the key of the store, in hex.
+def prove_identity(mac: Callable[[str, bytes], bytes], challenge: str, port: int) -> str:
+    """Return a MAC with the key of the store (`Store.mac`), in hex.
 
     It covers the port: a program that passes the challenge on to the gateway on another port gets a wrong proof.
     """
-    return store.mac(_MAC, f"{port} {challenge}".encode()).hex()
+    return mac(_MAC, f"{port} {challenge}".encode()).hex()

@@ -6,6 +6,8 @@ import shutil
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from toolpost.toolbox.box import Toolbox
 
 LOW_SPACE = 256 * 1024 * 1024  # bytes
@@ -22,8 +24,11 @@ class DiskSpace(NamedTuple):
 def disk_space(box: Toolbox) -> DiskSpace | None:
     """Return the space of the disk with the data folder; None without a folder, or if it cannot be determined."""
     folder = box.settings.data_dir
-    if folder is None:
-        return None
+    return None if folder is None else space_of(folder)
+
+
+def space_of(folder: Path) -> DiskSpace | None:
+    """Return the space of the disk with a folder; None if it cannot be determined."""
     try:
         usage = shutil.disk_usage(folder)
     except OSError:  # such as a network file system that was unmounted

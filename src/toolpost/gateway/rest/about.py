@@ -79,7 +79,7 @@ def _without_values(value: Any, name: str = "") -> Any:
 async def show_identity(request: RestRequest) -> Response:
     """Prove that this is the gateway of its data folder, to a command that has the folder."""
     port: int = request.raw.scope["server"][1]
-    return JsonResponse({"proof": prove_identity(request.box.store, request.query.get("challenge", ""), port)})
+    return JsonResponse({"proof": prove_identity(request.box.store.mac, request.query.get("challenge", ""), port)})
 
 
 def installed_extras() -> dict[str, bool]:
