@@ -21,7 +21,6 @@ from typing import Any
 
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import NotificationOptions, Server
-from mcp.server.streamable_http_manager import StreamableHTTPASGIApp
 from mcp.server.subscriptions import (
     InMemorySubscriptionBus,
     ListenHandler,
@@ -29,16 +28,19 @@ from mcp.server.subscriptions import (
     ResourceUpdated,
     ToolsListChanged,
 )
+from mcp.server.transport_security import TransportSecurityMiddleware, TransportSecuritySettings
 from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, SetLevelRequestParams
 from mcp_types.jsonrpc import MISSING_REQUIRED_CLIENT_CAPABILITY
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from starlette.applications import Starlette
+from starlette.requests import Request
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from toolpost import Settings, Toolbox
 from toolpost.configuration.settings import ViewSettings
-from toolpost.gateway.mcp.http import http_sessions
+from toolpost.gateway.mcp.http import McpEndpoint
 from toolpost.gateway.mcp.progress import ProgressRelay
 from toolpost.gateway.mcp.server import McpServer
 from toolpost.gateway.mcp.tasks import McpTask, Tasks, knows_tasks, missing_tasks
@@ -594,6 +596,7 @@ class Fixture:
         self.server: Server[Any] = Server(
             "conformance-fixture",
             version="1.0.0",
+            get_tool_input_schema=lambda name: TOOLS[name][1]["inputSchema"] if name in TOOLS else None,
             on_list_tools=self._list_tools,
             on_call_tool=self._call_tool,
             on_list_resources=self._list_resources,
@@ -704,18 +707,33 @@ async def _in_task(handler: Handler, call: Call, task: McpTask) -> Result:
     return await handler(call)
 
 
+class Guarded:
+    """An endpoint that rejects other host names and web origins, which the gateway does in front of its endpoint."""
+
+    def __init__(self, endpoint: McpEndpoint) -> None:
+        self._endpoint = endpoint
+        hosts = ["127.0.0.1:*", "localhost:*"]
+        origins = [f"http://{host}" for host in hosts]
+        settings = TransportSecuritySettings(allowed_hosts=hosts, allowed_origins=origins)
+        self._security = TransportSecurityMiddleware(settings)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        refused = await self._security.validate_request(Request(scope))
+        await (refused or self._endpoint)(scope, receive, send)
+
+
 @asynccontextmanager
 async def serving(server: Server[Any]) -> AsyncGenerator[str]:
     """Serve over HTTP on this machine, while this is open, and return where."""
-    sessions = http_sessions(server)
+    endpoint = McpEndpoint(server)
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncGenerator[None]:
-        async with sessions.run():
+        async with endpoint.running():
             yield
 
     with listen("127.0.0.1", 0) as listening:
-        app = Starlette(routes=[Route("/mcp", endpoint=StreamableHTTPASGIApp(sessions))], lifespan=lifespan)
+        app = Starlette(routes=[Route("/mcp", endpoint=Guarded(endpoint))], lifespan=lifespan)
         task = asyncio.get_running_loop().create_task(serve_until_stopped(app, listening, grace_s=1))
         try:
             yield f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"

@@ -18,7 +18,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from tests.gateway.serving import Served, add, served
 from toolpost import ExternalToolConfig, ToolContext, TransportType, tool
-from toolpost.gateway.mcp import http as mcp_http
+from toolpost.gateway.mcp import sessions as mcp_sessions
 
 NEW, OLD = "2026-07-28", "2025-06-18"
 JSON = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
@@ -254,7 +254,7 @@ LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
 async def test_of_a_caller_with_too_many_sessions_the_longest_idle_is_ended(
     gate: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mcp_http, "_MOST_OF_CALLER", 3)
+    monkeypatch.setattr(mcp_sessions, "_MOST_OF_CALLER", 3)
     ann, bob = await gate.key("acme:ann", "call"), await gate.key("acme:bob", "call")
     foreign = await opened(gate, bob)
     sessions = [await opened(gate, ann) for _ in range(3)]
@@ -270,7 +270,7 @@ async def test_of_a_caller_with_too_many_sessions_the_longest_idle_is_ended(
 async def test_a_caller_whose_sessions_are_all_in_use_is_refused_another_and_others_are_not(
     gate: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mcp_http, "_MOST_OF_CALLER", 1)
+    monkeypatch.setattr(mcp_sessions, "_MOST_OF_CALLER", 1)
     ann, bob = await gate.key("acme:ann", "call"), await gate.key("acme:bob", "call")
     session = await opened(gate, ann)
     async with gate.http.stream("GET", "/mcp", headers=within(session, ann)) as listening:
@@ -281,7 +281,7 @@ async def test_a_caller_whose_sessions_are_all_in_use_is_refused_another_and_oth
 
 
 async def test_a_session_that_is_not_used_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mcp_http, "_IDLE_S", 0.02)
+    monkeypatch.setattr(mcp_sessions, "_IDLE_S", 0.02)
     async with served(tmp_path / "data", [add]) as gate:
         session = await opened(gate, {})
         async with asyncio.timeout(30):

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping, Sequence
     from contextvars import Context
 
-    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
     from starlette.types import Receive, Scope, Send
 
     from toolpost.contracts.callers import Caller
+    from toolpost.gateway.mcp.http import McpEndpoint
     from toolpost.gateway.mcp.progress import ProgressRelay
     from toolpost.gateway.mcp.server import McpServer
     from toolpost.gateway.views import View
@@ -93,7 +93,7 @@ class ViewServers:
         if server is None:
             await _not_found(name)(scope, receive, send)
             return
-        await server.sessions.handle_request(scope, receive, send)
+        await server.endpoint(scope, receive, send)
 
     async def _start(self, name: str) -> _Server | None:
         """Return the server of a view, after starting it if needed; None if the view does not exist."""
@@ -111,7 +111,7 @@ class ViewServers:
             return server
 
     def _make(self, view: View) -> _Server:
-        from toolpost.gateway.mcp.http import gateway_sessions  # noqa: PLC0415 - loads the SDK
+        from toolpost.gateway.mcp.http import McpEndpoint  # noqa: PLC0415 - loads the SDK
         from toolpost.gateway.mcp.server import McpServer  # noqa: PLC0415 - as above
 
         mcp = McpServer(
@@ -122,15 +122,19 @@ class ViewServers:
             relay=self._relay,
             view=view,
         )
-        return _Server(mcp, gateway_sessions(mcp))
+
+        def listed(version: str, scope: Scope) -> bytes | None:
+            return mcp.encoded_list(version, str(_caller_of(scope).principal))
+
+        return _Server(mcp, McpEndpoint(mcp.server, listed=listed))
 
 
 class _Server:
-    """A running MCP server with its sessions and the task that keeps them open."""
+    """A running MCP server with its endpoint and the task that keeps both open."""
 
-    def __init__(self, mcp: McpServer, sessions: StreamableHTTPSessionManager) -> None:
+    def __init__(self, mcp: McpServer, endpoint: McpEndpoint) -> None:
         self.mcp = mcp
-        self.sessions = sessions
+        self.endpoint = endpoint
         self._stopping = asyncio.Event()
         self._ready = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -149,8 +153,7 @@ class _Server:
             await self._task  # raises the exception of a failed start
 
     async def _run(self) -> None:
-        # In one task, because a task group must be left in the task that entered it.
-        async with self.mcp.publishing(), self.sessions.run():
+        async with self.mcp.publishing(), self.endpoint.running():
             self._ready.set()
             await self._stopping.wait()
 

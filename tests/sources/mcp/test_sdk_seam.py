@@ -11,13 +11,12 @@ import pytest
 from fastmcp import Context, FastMCP
 from mcp.client.client import Client
 from mcp.server import MCPServer, Server
-from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp_types import ElicitRequestParams, ElicitResult
 
 from tests.patient_settings import PatientSettings
 from toolpost import Completed, ConfigError, ExternalToolConfig, Failed, Settings, Toolbox, ToolContext, tool
 from toolpost.gateway.mcp.server import McpServer
-from toolpost.sources.mcp.sdk_seam import Parts, lifespan_of, lowlevel_server, open_sessions, session_owners
+from toolpost.sources.mcp.sdk_seam import Parts, lifespan_of, lowlevel_server
 
 # ---------------------------------------------------------------- the installed version has every part
 
@@ -54,13 +53,6 @@ async def test_a_server_object_has_its_low_level_server_and_its_lifespan(kind: A
     async with lifespan_of(made)():
         pass
     assert hasattr(FastMCP("srv"), "_lifespan_manager")
-
-
-def test_a_session_manager_has_its_sessions_and_their_owners() -> None:
-    manager = StreamableHTTPSessionManager(cast("Any", lowlevel_server(FastMCP("srv"))))
-    assert open_sessions(manager) == {}
-    assert session_owners(manager) == {}
-    assert callable(StreamableHTTPSessionManager._admit_session)  # noqa: SLF001 - the gateway overrides it
 
 
 # ---------------------------------------------------------------- without a part

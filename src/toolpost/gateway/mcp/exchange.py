@@ -1,8 +1,8 @@
-"""One request of a stateless MCP client, run where it arrives and answered with JSON or a stream of events.
+"""One request of an MCP client over HTTP, run where it arrives and answered with JSON or a stream of events.
 
-The SDK's transport opens a task group, two tasks and a stream for every request, which costs several times as much as
-the request itself. An exchange runs the SDK's server without its transport. The response is a JSON document, or a
-stream of events if there is a notification before the result or the call takes long.
+The SDK's transport opens task groups, tasks and streams for every request, which costs several times as much as the
+request itself. An exchange runs the SDK's server without its transport. The response is a JSON document, or a stream of
+events if there is a message before the result or the call takes long.
 """
 
 from __future__ import annotations
@@ -12,131 +12,175 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import anyio
-from mcp.server.connection import Connection
-from mcp.server.runner import ServerRunner, modern_error_data
+from mcp.server.runner import modern_error_data
 from mcp.shared.exceptions import NoBackChannelError
-from mcp.shared.inbound import (
-    ERROR_CODE_HTTP_STATUS,
-    InboundModernRoute,
-)
+from mcp.shared.inbound import ERROR_CODE_HTTP_STATUS
 from mcp.shared.jsonrpc_dispatcher import progress_token_from_params
 from mcp.shared.message import ServerMessageMetadata
 from mcp.shared.transport_context import TransportContext
+from mcp_types.jsonrpc import CONNECTION_CLOSED
 from starlette.requests import Request
+
+from toolpost.gateway.mcp.event_streams import MessageStream, notification, until_gone
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mcp.server.lowlevel import Server
+    from mcp.server.runner import ServerRunner
     from mcp.shared.dispatcher import CallOptions
     from starlette.types import Receive, Send
 
+    from toolpost.gateway.mcp.sessions import ClientSession
 
 _OK = 200
-_PING_S = 15.0  # proxies close connections that are idle for longer
-_PING = b": ping\r\n\r\n"
-_STREAM = [
-    (b"content-type", b"text/event-stream"),
-    (b"cache-control", b"no-cache, no-transform"),
-    (b"connection", b"keep-alive"),
-    (b"x-accel-buffering", b"no"),
-]
+# A response becomes a stream after this time. Proxies close connections that are idle for longer than the first; a
+# client of protocol 2025-11-25 can resume its response once it is a stream.
+_SILENT_S, _RESUMABLE_S = 15.0, 0.1
+_GONE = {"code": CONNECTION_CLOSED, "message": "The client has disconnected"}
 
 
 class McpExchange:
-    """A request in progress: the SDK's dispatch context, which handlers use to send notifications."""
+    """A request in progress: the SDK's dispatch context, which handlers use to send messages to the client.
 
-    can_send_request = False  # stateless servers send no requests
+    The client of a session can cancel its request, resume its response, and be sent requests. A stateless client
+    cancels by closing the connection.
+    """
 
-    def __init__(self, request: Request, message: Mapping[str, Any], send: Send) -> None:
-        self.transport = TransportContext(kind="streamable-http", can_send_request=False, headers=request.headers)
+    def __init__(
+        self, request: Request, message: Mapping[str, Any], send: Send, session: ClientSession | None = None
+    ) -> None:
         self.request_id: str | int = message["id"]
-        self.message_metadata = ServerMessageMetadata(request_context=request)
+        self._request = request
         self._method: str = message["method"]
         self._params: Mapping[str, Any] = message["params"]
         self._send = send
-        self._turn = asyncio.Lock()
+        self._session = session
+        self._stream = MessageStream(None if session is None else session.recent)
         self._is_stream = False
-        self._is_gone = False
-        self._pinging: asyncio.Task[None] | None = None
+        self._is_primed = session is not None and session.is_resumable
+        self._opening: asyncio.Task[None] | None = None
+        self._running: asyncio.Task[Any] | None = None  # the handler
+        self._cancelled_with: dict[str, Any] | None = None
+        self.message_metadata = ServerMessageMetadata(
+            request_context=request, close_sse_stream=self._disconnect if self._is_primed else None
+        )
 
-    async def run(self, server: Server[Any], route: InboundModernRoute, state: Any, receive: Receive) -> None:
-        """Handle the request and send the response; a disconnect of the client cancels it."""
-        loop, task = asyncio.get_running_loop(), asyncio.current_task()
-        watching = loop.create_task(self._watch(receive, task))
-        silence = loop.call_later(_PING_S, self._keep_alive)
+    async def run(self, runner: ServerRunner[Any], receive: Receive) -> None:
+        """Handle the request and send the response."""
+        loop, session = asyncio.get_running_loop(), self._session
+        self._running = asyncio.current_task()
+        if session is not None:
+            session.begin(self)
+        watching = loop.create_task(self._watch(receive)) if session is None else None
+        silence = loop.call_later(_RESUMABLE_S if self._is_primed else _SILENT_S, self._break_silence)
         try:
-            status, answer = await self._answer(server, route, state)
-        except asyncio.CancelledError:
-            if task is None or not self._is_gone or task.uncancel():
-                raise
-            return  # the client has disconnected
+            status, answer = await self._answer(runner)
         finally:
-            watching.cancel()
             silence.cancel()
-            if self._pinging is not None:
-                self._pinging.cancel()
+            if watching is not None:
+                watching.cancel()
+            if session is not None:
+                session.finish(self)
+        if self._opening is not None:
+            await self._opening
         await self._finish(status, {"jsonrpc": "2.0", "id": self.request_id, **answer})
 
-    async def _answer(self, server: Server[Any], route: InboundModernRoute, state: Any) -> tuple[int, dict[str, Any]]:
-        connection = Connection.from_envelope(route.protocol_version, route.client_info, route.client_capabilities)
+    async def _answer(self, runner: ServerRunner[Any]) -> tuple[int, dict[str, Any]]:
+        task, status = self._running, _OK
+        answer: dict[str, Any] = {}
         try:
-            async with connection.exit_stack:
-                result = await ServerRunner(server, connection, state).on_request(self, self._method, self._params)
+            answer = {"result": await runner.on_request(self, self._method, self._params)}
+        except asyncio.CancelledError:
+            if self._cancelled_with is None or task is None or task.cancelling() > 1:
+                raise
         except Exception as error:  # noqa: BLE001 - the SDK converts it to a protocol error
             data = modern_error_data(error)
-            plain = data.model_dump(by_alias=True, mode="json", exclude_none=True)
-            return ERROR_CODE_HTTP_STATUS.get(data.code, _OK), {"error": plain}
-        return _OK, {"result": result}
+            answer = {"error": data.model_dump(by_alias=True, mode="json", exclude_none=True)}
+            if self._session is None:  # other statuses would be errors of the session
+                status = ERROR_CODE_HTTP_STATUS.get(data.code, _OK)
+        finally:
+            self._running = None
+        if task is not None and self._cancelled_with is not None:
+            task.uncancel()
+            return _OK, {"error": self._cancelled_with}
+        return status, answer
+
+    def cancel(self, error: dict[str, Any]) -> None:
+        """Cancel the request, unless it has ended; the response is this error."""
+        if self._running is not None and self._cancelled_with is None:
+            self._cancelled_with = error
+            self._running.cancel()
+
+    async def _watch(self, receive: Receive) -> None:
+        await until_gone(receive)
+        self.cancel(_GONE)
+
+    # ------------------------------------------------------------------ response
 
     async def _finish(self, status: int, message: dict[str, Any]) -> None:
         if self._is_stream:
-            await self._send_event(_event(message), last=True)
+            await self._stream.complete(message)
             return
         body = json.dumps(message, separators=(",", ":")).encode()
         headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+        if self._session is not None:
+            headers.append(self._session.header)
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
         await self._send({"type": "http.response.body", "body": body})
 
-    async def _watch(self, receive: Receive, task: asyncio.Task[Any] | None) -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
-        self._is_gone = True
-        if task is not None:
-            task.cancel()
+    async def _open_stream(self) -> None:
+        """Turn the response into a stream of events, if it is not one yet."""
+        if self._is_stream:
+            return
+        self._is_stream = True
+        headers = () if self._session is None else (self._session.header,)
+        await self._stream.open(self._send, headers, primed=self._is_primed)
 
-    def _keep_alive(self) -> None:
-        self._pinging = asyncio.get_running_loop().create_task(self._ping())
+    def _break_silence(self) -> None:
+        self._opening = asyncio.get_running_loop().create_task(self._show_life())
 
-    async def _ping(self) -> None:
-        while True:
-            await self._send_event(_PING)
-            await asyncio.sleep(_PING_S)
+    async def _show_life(self) -> None:
+        await self._open_stream()
+        if not self._is_primed:
+            await self._stream.ping()
 
-    async def _send_event(self, event: bytes, *, last: bool = False) -> None:
-        """Send an event, and before the first one the head of the stream; several tasks may send concurrently."""
-        async with self._turn:
-            if not self._is_stream:
-                self._is_stream = True
-                await self._send({"type": "http.response.start", "status": _OK, "headers": _STREAM})
-            await self._send({"type": "http.response.body", "body": event, "more_body": not last})
+    async def _disconnect(self) -> None:
+        """Close the connection; the client opens another one for the rest of the response."""
+        await self._open_stream()
+        await self._stream.close()
 
     # ------------------------------------------------------------------ the dispatch context of the SDK
 
     @property
+    def transport(self) -> TransportContext:
+        """The transport of the request."""
+        headers = self._request.headers
+        return TransportContext(kind="streamable-http", can_send_request=self.can_send_request, headers=headers)
+
+    @property
+    def can_send_request(self) -> bool:
+        """Whether the client can be sent requests."""
+        return self._session is not None and self._running is not None
+
+    @property
     def cancel_requested(self) -> anyio.Event:
-        """An event that is never set: a client cancels by closing the connection."""
+        """An event that is never set: cancellation cancels the handler."""
         return anyio.Event()
 
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> dict[str, Any]:
-        """Reject requests to the client: results contain them instead."""
-        raise NoBackChannelError(method)
+        """Send a request to the client of a session and return its result."""
+        if self._session is None or not self.can_send_request:
+            raise NoBackChannelError(method)
+        await self._open_stream()
+        return await self._session.request(self._stream, method, params)
 
     async def notify(self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None) -> None:
         """Send a notification to the client, which turns the response into a stream."""
-        await self._send_event(_event({"jsonrpc": "2.0", "method": method, **({"params": params} if params else {})}))
+        if self._running is not None:  # there is nothing after the response
+            await self._open_stream()
+            await self._stream.send(notification(method, params))
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Report progress if the client requested it."""
@@ -145,7 +189,3 @@ class McpExchange:
             return
         params = {"progressToken": token, "progress": progress, "total": total, "message": message}
         await self.notify("notifications/progress", {key: value for key, value in params.items() if value is not None})
-
-
-def _event(message: Mapping[str, Any]) -> bytes:
-    return f"event: message\r\ndata: {json.dumps(message, separators=(',', ':'))}\r\n\r\n".encode()

@@ -1,287 +1,319 @@
-"""MCP over HTTP: sessions and their limits, cached lists, and events for clients that reconnect."""
+"""MCP over HTTP: the checks of a request, and the answer to each kind of message of both eras of the protocol."""
 
 from __future__ import annotations
 
 import json
-import math
-from collections import deque
 from collections.abc import Callable
-from functools import lru_cache
-from itertools import count
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-import anyio
-from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, authorization_context
-from mcp.server.auth.provider import AccessToken
-from mcp.server.streamable_http import MCP_SESSION_ID_HEADER, EventMessage, EventStore, check_accept_headers
-from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from mcp.server.transport_security import TransportSecuritySettings
+from mcp.server.connection import Connection
+from mcp.server.runner import ServerRunner
+from mcp.server.streamable_http import check_accept_headers
 from mcp.shared.inbound import (
+    ERROR_CODE_HTTP_STATUS,
     MCP_PROTOCOL_VERSION_HEADER,
+    InboundLadderRejection,
     InboundModernRoute,
     classify_inbound_request,
     find_duplicated_routing_header,
+    unsupported_protocol_version_rejection,
     validate_mcp_param_headers,
 )
+from mcp_types import INTERNAL_ERROR, JSONRPCNotification, JSONRPCRequest, jsonrpc_message_adapter
+from mcp_types.jsonrpc import HEADER_MISMATCH, INVALID_REQUEST, PARSE_ERROR
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
 from toolpost.contracts.errors import ToolClientError
 from toolpost.gateway.access import CALLER
 from toolpost.gateway.mcp.exchange import McpExchange
+from toolpost.gateway.mcp.sessions import SESSION_HEADER, ClientSession, ClientSessions
 from toolpost.gateway.problems import ProblemResponse
 from toolpost.processes.json_documents import measure
 from toolpost.schema.json_size import MAX_INLINE_VALUES, SMALL
 from toolpost.schema.json_values import is_object
-from toolpost.sources.mcp.sdk_seam import open_sessions, session_owners
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncGenerator, Hashable, Mapping
 
-    from mcp.server.auth.middleware.bearer_auth import AuthorizationContext
     from mcp.server.lowlevel import Server
-    from mcp.server.streamable_http import EventCallback, StreamableHTTPServerTransport
-    from mcp_types import JSONRPCMessage
-    from starlette.types import Message, Receive, Scope, Send
+    from starlette.types import Receive, Scope, Send
 
     from toolpost.contracts.callers import Caller
-    from toolpost.gateway.mcp.server import McpServer
 
 EncodedList: TypeAlias = "Callable[[str, Scope], bytes | None]"
 _MAX_BODY = 4_000_000
-_JSON_TYPE, _USUAL_ACCEPT = "application/json", "application/json, text/event-stream"
-_LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
-_MOST_EVENTS = 100
-_MOST_SESSIONS, _MOST_OF_CALLER = 2000, 500  # a session needs about 200 KB
-_IDLE_S = 1800.0  # an idle session is closed after this time
-_RETRY_MS = 1000
+_JSON, _EVENTS = "application/json", "text/event-stream"
+_USUAL_ACCEPT = f"{_JSON}, {_EVENTS}"
+_LAST_EVENT_HEADER = "last-event-id"
+_NOT_FOUND = "Session not found"
+_NO_MESSAGE = "the body must be one JSON-RPC request, notification or response"
+_BOTH_KINDS = f"Not Acceptable: the client must accept {_JSON} and {_EVENTS}"
 
 
-def gateway_sessions(mcp: McpServer) -> StreamableHTTPSessionManager:
-    """Return the sessions of an MCP server behind `Access`, which has already checked host and origin."""
+class McpEndpoint:
+    """An ASGI application that serves an MCP server to stateless clients, and to clients that open a session.
 
-    def listed(version: str, scope: Scope) -> bytes | None:
-        return mcp.encoded_list(version, str(scope[CALLER].principal))
-
-    return http_sessions(mcp.server, check_hosts=False, listed=listed)
-
-
-def http_sessions(
-    server: Server[Any], *, check_hosts: bool = True, listed: EncodedList | None = None
-) -> StreamableHTTPSessionManager:
-    """Return the sessions of an MCP server over HTTP; with `check_hosts`, reject other host names and web origins.
-
-    `listed` returns the cached result of `tools/list` as JSON, so that it is not encoded for every client.
-    """
-    hosts = [f"{host}:*" for host in _LOOPBACK]
-    return _Sessions(
-        listed,
-        app=server,
-        retry_interval=_RETRY_MS,
-        max_request_body_size=_MAX_BODY,
-        max_sessions=_MOST_SESSIONS,
-        session_idle_timeout=_IDLE_S,
-        security_settings=TransportSecuritySettings(
-            enable_dns_rebinding_protection=check_hosts,
-            allowed_hosts=hosts,
-            allowed_origins=[f"http://{host}" for host in hosts],
-        ),
-    )
-
-
-class _Sessions(StreamableHTTPSessionManager):
-    """Sessions with separate event stores; well-formed requests bypass the SDK's transport.
-
-    Streams are named by request IDs, which clients choose: in a shared store, one client could read another's events.
+    `listed` returns the cached result of `tools/list` as JSON, so that it is not encoded for every client. The caller
+    of a request is in its scope; hosts and origins are checked before.
     """
 
-    def __init__(self, listed: EncodedList | None, **options: Any) -> None:
-        super().__init__(**options)
+    def __init__(self, server: Server[Any], *, listed: EncodedList | None = None) -> None:
+        self._server = server
         self._listed = listed
-        self._checks_hosts = bool(self.security_settings and self.security_settings.enable_dns_rebinding_protection)
-        self._limited = self.asgi_app
-        self.asgi_app = cast("Any", self._serve)
+        self._sessions = ClientSessions(server)
+        self._state: Any = None
 
-    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle a well-formed request; delegate anything else to the SDK, which rejects it."""
-        if (caller := scope.get(CALLER)) is not None:
-            scope["user"] = _sdk_user(caller)
-        if scope["method"] != "POST":
-            await self._limited(scope, receive, send)
-            return
-        waiting = await _receive_body(receive)
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """Serve requests while this is open."""
+        async with self._server.lifespan(self._server) as self._state, self._sessions.running():
+            yield
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        answer = await self._answer(_Arrived(Request(scope), headers, receive, send))
+        if answer is not None:
+            await answer(scope, receive, send)
+
+    async def _answer(self, arrived: _Arrived) -> Response | None:
+        """Handle a request; return the response, or None if it was sent."""
+        request, headers = arrived.request, arrived.headers
+        version = headers.get(MCP_PROTOCOL_VERSION_HEADER)
+        is_stateless = version is not None and version not in HANDSHAKE_PROTOCOL_VERSIONS
+        if request.method != "POST":
+            return _wrong_method("POST") if is_stateless else await self._answer_in_session(arrived)
+        length = headers.get("content-length", "")
+        if length.isdecimal() and int(length) > _MAX_BODY:
+            return _too_large()
+        if not headers.get("content-type", "").lower().startswith(_JSON):
+            return Response(f"Content-Type must be {_JSON}", status_code=400)
+        if headers.get("accept") != _USUAL_ACCEPT and not all(check_accept_headers(request)):
+            return _refusal(INVALID_REQUEST, _BOTH_KINDS, status=406)
+        body = await _read_body(arrived)
+        if isinstance(body, Response):
+            return body
         try:
-            await _measure(waiting)
-        except ToolClientError as error:
-            await ProblemResponse(413, error.error_code, error.message)(scope, receive, send)
-            return
-        plain = None if self._checks_hosts else _plain_request(scope, waiting[0])
-        if plain is not None:
-            if (answer := self._list_answer(plain)) is not None:
-                await answer(scope, receive, send)
-                return
-            if plain.route is not None and self._can_run(plain):
-                await McpExchange(plain.request, plain.message, send).run(
-                    self.app, plain.route, self._lifespan_state, receive
-                )
-                return
+            message = json.loads(body)
+        except (ValueError, RecursionError):
+            return _refusal(PARSE_ERROR, "Parse error: the body is not JSON")
+        if version is not None and is_stateless:
+            return await self._answer_stateless(arrived, message, version)
+        return await self._take_message(arrived, message)
 
-        async def replay() -> Message:
-            return waiting.pop(0) if waiting else await receive()
+    # ------------------------------------------------------------------ stateless clients
 
-        await self._limited(scope, replay, send)
+    async def _answer_stateless(self, arrived: _Arrived, decoded: Any, version: str) -> Response | None:
+        if is_object(decoded) and "id" not in decoded:
+            return _acknowledge(decoded, version)
+        message = _request_in(decoded)
+        if message is None:
+            return _refusal(INVALID_REQUEST, _NO_MESSAGE)
+        route = self._route(arrived, message)
+        if isinstance(route, InboundLadderRejection):
+            return _rejection(route, message["id"])
+        listed = self._encoded_list(message, version, arrived.request)
+        if listed is not None:
+            return listed
+        connection = Connection.from_envelope(route.protocol_version, route.client_info, route.client_capabilities)
+        async with connection.exit_stack:
+            runner = ServerRunner(self._server, connection, self._state)
+            await McpExchange(arrived.request, message, arrived.send).run(runner, arrived.receive)
+        return None
 
-    def _can_run(self, plain: _PlainRequest) -> bool:
-        """Return whether the server can run a request directly: its headers match, and it has a single response."""
-        method, lookup = plain.message["method"], self.app.get_tool_input_schema
-        if method != "tools/call" or lookup is None:
-            return method not in ("tools/call", "subscriptions/listen")
-        params = plain.message["params"]
-        name, arguments = params.get("name"), params.get("arguments", {})
+    def _route(self, arrived: _Arrived, message: Mapping[str, Any]) -> InboundModernRoute | InboundLadderRejection:
+        """Return how the SDK classifies a request, or why it rejects it: its headers and its body must match."""
+        request, headers = arrived.request, arrived.headers
+        if len(headers) < len(request.headers):
+            repeated = find_duplicated_routing_header(request.headers.items())
+            if repeated is not None:
+                return InboundLadderRejection(HEADER_MISMATCH, f"{repeated} header appears more than once")
+        route = classify_inbound_request(message, headers=headers)
+        lookup = self._server.get_tool_input_schema
+        if isinstance(route, InboundLadderRejection) or message["method"] != "tools/call" or lookup is None:
+            return route
+        name, arguments = message["params"].get("name"), message["params"].get("arguments", {})
         schema = lookup(name) if isinstance(name, str) and is_object(arguments) else None
-        return schema is None or validate_mcp_param_headers(schema, arguments, plain.request.headers) is None
+        mismatch = None if schema is None else validate_mcp_param_headers(schema, arguments, request.headers)
+        return mismatch or route
 
-    def _list_answer(self, plain: _PlainRequest) -> Response | None:
-        message, params = plain.message, plain.message["params"]
-        if message["method"] != "tools/list" or params.keys() - {"_meta"} or self._listed is None:
+    # ------------------------------------------------------------------ clients with a session
+
+    async def _answer_in_session(self, arrived: _Arrived) -> Response | None:
+        """Answer a GET, which opens a stream, or a DELETE, which ends the session."""
+        request = arrived.request
+        if request.method not in ("GET", "DELETE"):
+            return _wrong_method("GET, POST, DELETE")
+        if request.method == "GET" and not check_accept_headers(request)[1]:
+            return _refusal(INVALID_REQUEST, f"Not Acceptable: the client must accept {_EVENTS}", status=406)
+        session = self._session_of(arrived)
+        if isinstance(session, Response):
+            return session
+        if request.method == "DELETE":
+            await self._sessions.end(session)
+            return Response(headers={SESSION_HEADER: session.id})
+        last_event = arrived.headers.get(_LAST_EVENT_HEADER)
+        if last_event:
+            await session.resume(last_event, arrived.receive, arrived.send)
+        elif session.is_listening:
+            return _refusal(INVALID_REQUEST, "Conflict: Only one SSE stream is allowed per session", status=409)
+        else:
+            await session.listen(arrived.receive, arrived.send)
+        return None
+
+    async def _take_message(self, arrived: _Arrived, decoded: Any) -> Response | None:
+        message = _message_in(decoded)
+        if message is None:
+            return _refusal(INVALID_REQUEST, _NO_MESSAGE)
+        request, method = arrived.request, message.get("method")
+        if method == "initialize" and SESSION_HEADER not in arrived.headers and "id" in message:
+            return await self._open_session(arrived, message)
+        session = self._session_of(arrived)
+        if isinstance(session, Response):
+            return session
+        if method is None:
+            session.take_response(message)
+            return Response(status_code=202)
+        if "id" not in message:
+            await Response(status_code=202)(request.scope, arrived.receive, arrived.send)
+            if method == "notifications/cancelled":
+                session.cancel_request(message["params"])
+            context = McpExchange(request, {**message, "id": None}, arrived.send, session)
+            await session.runner.on_notify(context, method, message["params"])
             return None
-        version = plain.request.headers[MCP_PROTOCOL_VERSION_HEADER]
-        if plain.route is None and not self._is_open(plain.request, version):
+        listed = self._encoded_list(message, session.protocol_version, request)
+        if listed is not None:
+            session.touch()
+            return listed
+        await McpExchange(request, message, arrived.send, session).run(session.runner, arrived.receive)
+        return None
+
+    async def _open_session(self, arrived: _Arrived, message: dict[str, Any]) -> Response | None:
+        session = await self._sessions.open(self._state, _owner_of(arrived.request))
+        if session is None:
+            return _refusal(INTERNAL_ERROR, "Too many open sessions", status=503)
+        try:
+            await McpExchange(arrived.request, message, arrived.send, session).run(session.runner, arrived.receive)
+        finally:
+            if not session.is_open:
+                await self._sessions.end(session)
+        return None
+
+    def _session_of(self, arrived: _Arrived) -> ClientSession | Response:
+        session_id = arrived.headers.get(SESSION_HEADER)
+        if session_id is None:
+            return _refusal(INVALID_REQUEST, "Bad Request: Missing session ID")
+        # A session of another caller must look like one that does not exist.
+        session = self._sessions.find(session_id, _owner_of(arrived.request))
+        return session or _refusal(INVALID_REQUEST, _NOT_FOUND, status=404)
+
+    # ------------------------------------------------------------------ lists
+
+    def _encoded_list(self, message: Mapping[str, Any], version: str, request: Request) -> Response | None:
+        if message["method"] != "tools/list" or message["params"].keys() - {"_meta"} or self._listed is None:
             return None
-        result = self._listed(version, plain.request.scope)
+        result = self._listed(version, request.scope)
         if result is None:
             return None
         head = f'{{"jsonrpc":"2.0","id":{json.dumps(message["id"])},"result":'.encode()
-        return Response(b"".join((head, result, b"}")), media_type="application/json")
-
-    def _is_open(self, request: Request, version: str) -> bool:
-        """Return whether a session-based request belongs to an open session of the same caller."""
-        session, user = request.headers.get(MCP_SESSION_ID_HEADER, ""), request.scope.get("user")
-        owner = authorization_context(user) if isinstance(user, AuthenticatedUser) else None
-        if session not in open_sessions(self) or session_owners(self).get(session) != owner:
-            return False
-        idle = open_sessions(self)[session].idle_scope
-        if idle is not None and idle.deadline < math.inf:  # this request also keeps the session alive
-            idle.deadline = anyio.current_time() + _IDLE_S
-        return version in HANDSHAKE_PROTOCOL_VERSIONS
-
-    def _admit_session(self, requestor: AuthorizationContext | None) -> StreamableHTTPServerTransport | None:
-        """Open a session, or return None if there are too many.
-
-        Clients do not always close sessions: if a caller has too many, close the one that was idle for longest.
-        """
-        own = [session for session, owner in session_owners(self).items() if owner == requestor]
-        if len(own) >= _MOST_OF_CALLER:
-            scopes = {session: open_sessions(self)[session].idle_scope for session in own}
-            idle = {session: scope for session, scope in scopes.items() if scope and scope.deadline < math.inf}
-            if not idle:
-                return None
-            oldest = min(idle, key=lambda session: idle[session].deadline)
-            del open_sessions(self)[oldest], session_owners(self)[oldest]
-            idle[oldest].cancel()
-        return super()._admit_session(requestor)
-
-    @property
-    def event_store(self) -> EventStore:
-        """A new store for the next session."""
-        return RecentEvents()
-
-    @event_store.setter
-    def event_store(self, given: EventStore | None) -> None:
-        """Ignore a given store."""
+        return Response(b"".join((head, result, b"}")), media_type=_JSON)
 
 
-@lru_cache(maxsize=1000)
-def _sdk_user(caller: Caller) -> AuthenticatedUser:
-    """Return the SDK's user for a caller; the SDK binds a session to the user who opened it."""
-    token = AccessToken(token="", client_id=caller.id, scopes=list(caller.scopes), subject=str(caller.principal))
-    return AuthenticatedUser(token)
-
-
-class _PlainRequest(NamedTuple):
-    """A well-formed request; `route` is the SDK's classification of a stateless one."""
+class _Arrived(NamedTuple):
+    """A request with the functions of its connection."""
 
     request: Request
-    message: dict[str, Any]
-    route: InboundModernRoute | None
+    headers: dict[str, str]
+    receive: Receive
+    send: Send
 
 
-async def _receive_body(receive: Receive) -> list[Message]:
-    """Receive the messages of a body, up to the first that exceeds the limit, which the SDK rejects."""
-    messages = [await receive()]
-    size = len(messages[0].get("body", b""))
-    while messages[-1].get("more_body") and size <= _MAX_BODY:
-        messages.append(await receive())
-        size += len(messages[-1].get("body", b""))
-    return messages
+def _owner_of(request: Request) -> Hashable:
+    """Return who may use the sessions that this request opens."""
+    caller: Caller | None = request.scope.get(CALLER)
+    return None if caller is None else (caller.id, caller.principal)
 
 
-async def _measure(messages: Sequence[Message]) -> None:
-    """Raise ToolClientError if a body has too many values to decode."""
-    bodies = [message.get("body", b"") for message in messages]
-    if sum(map(len, bodies)) > SMALL:
-        await measure(b"".join(bodies), MAX_INLINE_VALUES)
+async def _read_body(arrived: _Arrived) -> bytes | Response:
+    """Return the body of a request, or the response that rejects it: it is too large or has too many values."""
+    parts, size, has_more = list[bytes](), 0, True
+    while has_more:
+        message = await arrived.receive()
+        parts.append(message.get("body", b""))
+        size, has_more = size + len(parts[-1]), message.get("more_body", False)
+        if size > _MAX_BODY:
+            return _too_large()
+    body = b"".join(parts)
+    if size > SMALL:
+        try:
+            await measure(body, MAX_INLINE_VALUES)
+        except ToolClientError as error:
+            return ProblemResponse(413, error.error_code, error.message)
+    return body
 
 
-def _plain_request(scope: Scope, first: Message) -> _PlainRequest | None:
-    """Return a complete, well-formed request; None for anything else."""
-    if first.get("more_body") or (message := _message_in(first.get("body", b""))) is None:
-        return None
-    request, given = Request(scope), scope["headers"]
-    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in given}
-    if len(headers) < len(given) and find_duplicated_routing_header(request.headers.items()) is not None:
-        return None
-    if not headers.get("content-type", "").lower().startswith(_JSON_TYPE):
-        return None
-    if headers.get("accept") != _USUAL_ACCEPT and not all(check_accept_headers(request)):
-        return None
-    version = headers.get(MCP_PROTOCOL_VERSION_HEADER)
-    if version in HANDSHAKE_PROTOCOL_VERSIONS:
-        return _PlainRequest(request, message, None)
-    route = classify_inbound_request(message, headers=headers)
-    return _PlainRequest(request, message, route) if isinstance(route, InboundModernRoute) else None
+def _too_large() -> Response:
+    return Response("Request body too large", status_code=413)
 
 
-def _message_in(body: bytes) -> dict[str, Any] | None:
-    """Return the JSON-RPC request in a body, with parameters; None if it is anything else."""
+def _request_in(decoded: Any) -> dict[str, Any] | None:
+    """Return a JSON-RPC request, with parameters; None for anything else."""
+    message = _message_in(decoded)
+    return message if message is not None and "id" in message and "method" in message else None
+
+
+def _message_in(decoded: Any) -> dict[str, Any] | None:
+    """Return a JSON-RPC message; None for anything else. Requests and notifications have parameters."""
+    if is_object(decoded) and _is_usual_request(decoded):
+        decoded.setdefault("params", {})
+        return decoded
     try:
-        message: Any = json.loads(body)
-    except (ValueError, RecursionError):
+        message = jsonrpc_message_adapter.validate_python(decoded, by_name=False)
+    except ValidationError:
         return None
-    if not is_object(message) or message.keys() - {"params"} != {"jsonrpc", "id", "method"}:
+    if isinstance(message, JSONRPCNotification) and "id" in decoded:  # a request whose ID is invalid
         return None
-    params, number = message.setdefault("params", {}), message["id"]
+    plain: dict[str, Any] = message.model_dump(by_alias=True, mode="json", exclude_unset=True)
+    if isinstance(message, JSONRPCRequest | JSONRPCNotification):
+        plain["params"] = message.params or {}
+    return plain
+
+
+def _is_usual_request(decoded: dict[str, Any]) -> bool:
+    """Return whether this is a JSON-RPC request with the usual members, which validation would return unchanged."""
+    if decoded.keys() - {"params"} != {"jsonrpc", "id", "method"}:
+        return False
+    number, method = decoded["id"], decoded["method"]
     is_numbered = isinstance(number, str | int) and not isinstance(number, bool)
-    is_request = message["jsonrpc"] == "2.0" and isinstance(message["method"], str)
-    return message if is_request and is_numbered and is_object(params) else None
+    has_params = is_object(decoded.get("params", {}))
+    return decoded["jsonrpc"] == "2.0" and isinstance(method, str) and is_numbered and has_params
 
 
-class _Event(NamedTuple):
-    number: int
-    stream: str
-    message: JSONRPCMessage | None
+def _acknowledge(decoded: dict[str, Any], version: str) -> Response:
+    """Accept a notification of a stateless client: this protocol has none that a server must handle."""
+    try:
+        JSONRPCNotification.model_validate(decoded)
+    except ValidationError:
+        return _refusal(INVALID_REQUEST, _NO_MESSAGE)
+    unsupported = unsupported_protocol_version_rejection(version)
+    return Response(status_code=202) if unsupported is None else _rejection(unsupported, None)
 
 
-class RecentEvents(EventStore):
-    """The last events of one session, for a client that reconnects with the ID of its last event."""
+def _wrong_method(allowed: str) -> Response:
+    return Response(status_code=405, headers={"Allow": allowed})
 
-    def __init__(self) -> None:
-        self._events: deque[_Event] = deque(maxlen=_MOST_EVENTS)
-        self._numbers = count(1)
 
-    async def store_event(self, stream_id: str, message: JSONRPCMessage | None) -> str:
-        """Store an event and return its ID."""
-        event = _Event(next(self._numbers), stream_id, message)
-        self._events.append(event)
-        return str(event.number)
+def _rejection(rejection: InboundLadderRejection, number: str | int | None) -> Response:
+    return _refusal(rejection.code, rejection.message, number=number, data=rejection.data)
 
-    async def replay_events_after(self, last_event_id: str, send_callback: EventCallback) -> str | None:
-        """Send the events after an event on its stream; return None if the event was dropped."""
-        last = next((event for event in self._events if str(event.number) == last_event_id), None)
-        if last is None:
-            return None
-        for event in list(self._events):
-            if event.stream == last.stream and event.number > last.number and event.message is not None:
-                await send_callback(EventMessage(event.message, str(event.number)))
-        return last.stream
+
+def _refusal(
+    code: int, message: str, *, status: int | None = None, number: str | int | None = None, data: Any = None
+) -> Response:
+    """Return an error as a JSON-RPC message."""
+    error = {"code": code, "message": message, **({} if data is None else {"data": data})}
+    body = json.dumps({"jsonrpc": "2.0", "id": number, "error": error}, separators=(",", ":"))
+    return Response(body, status or ERROR_CODE_HTTP_STATUS.get(code, 400), media_type=_JSON)

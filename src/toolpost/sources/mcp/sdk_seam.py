@@ -14,8 +14,6 @@ from importlib.metadata import version
 from typing import Any, NamedTuple
 
 from mcp.server import Server
-from mcp.server.streamable_http import StreamableHTTPServerTransport
-from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 _log = logging.getLogger(__name__)
 
@@ -61,13 +59,3 @@ def lifespan_of(server: Any) -> Callable[[], AbstractAsyncContextManager[Any]]:
     """Return the lifespan of a FastMCP server; an empty one for a server of the SDK, which has a public lifespan."""
     found: Callable[[], AbstractAsyncContextManager[Any]] = getattr(server, "_lifespan_manager", nullcontext)
     return found
-
-
-def open_sessions(manager: StreamableHTTPSessionManager) -> dict[str, StreamableHTTPServerTransport]:
-    """Return the open sessions of a session manager by ID; deleting one removes it from the manager."""
-    return manager._server_instances  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - the subject of this module
-
-
-def session_owners(manager: StreamableHTTPSessionManager) -> dict[str, Any]:
-    """Return the callers that opened the sessions of a session manager, by session ID."""
-    return manager._session_owners  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - the subject of this module
