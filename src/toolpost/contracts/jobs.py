@@ -6,7 +6,7 @@ process and when a job runs, and needs its ID only.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
@@ -95,7 +95,7 @@ class JobStore(Protocol):
         ...
 
     async def begin(self, job_id: str) -> Job | None:
-        """Begin a job that waits, that this process has begun before, or whose process has terminated; else None."""
+        """Begin a job that waits, or whose process has terminated; None for any other."""
         ...
 
     async def finish(self, job_id: str, status: JobStatus, *, outcome: Mapping[str, Any] | None = None) -> bool:
@@ -179,8 +179,23 @@ class ScheduleStore(Protocol):
         ...
 
 
-Work: TypeAlias = Callable[[str], Awaitable[None]]
-"""Runs the job of an ID; it returns when the job has ended or another process runs it."""
+class JobWorker(Protocol):
+    """Runs jobs in this process; `running` contains the IDs of those that it has begun, or is about to begin."""
+
+    @property
+    def running(self) -> Collection[str]: ...
+
+    async def run(self, job: Job) -> None:
+        """Run a job that this process has begun, to its end."""
+        ...
+
+    async def begin(self, job_id: str) -> None:
+        """Begin a job and run it to its end; do nothing if it has ended, or another process runs it."""
+        ...
+
+
+Stop: TypeAlias = Callable[[], None]
+"""Begins no more jobs."""
 
 
 class Engine(Protocol):
@@ -206,6 +221,11 @@ class Engine(Protocol):
         """Return the depth of every queue, and when its oldest waiting job was stored."""
         ...
 
-    def run(self, work: Work, *, queues: Collection[QueueName] = QUEUES) -> AbstractAsyncContextManager[None]:
-        """Run jobs of these queues in this process, until the context ends; jobs that run then are finished first."""
+    def run(
+        self, worker: JobWorker, *, queues: Collection[QueueName] = QUEUES, concurrency: int | None = None
+    ) -> AbstractAsyncContextManager[Stop]:
+        """Run jobs of these queues in this process; when the context ends, wait for those that run.
+
+        The context yields a function that prevents the process from beginning more jobs.
+        """
         ...

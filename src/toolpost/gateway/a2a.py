@@ -30,7 +30,8 @@ from toolpost.gateway.event_feed import events_after
 from toolpost.gateway.problems import Problem
 from toolpost.gateway.rest.event_stream import event_stream
 from toolpost.gateway.rest.operations import json_bytes, read_json_body
-from toolpost.runtime.persistence import kept_outcome
+from toolpost.runtime.job_runs import find_outcome
+from toolpost.runtime.jobs import call_job
 from toolpost.schema.json_values import is_array, is_object
 
 if TYPE_CHECKING:
@@ -257,18 +258,68 @@ async def _serve(request: _RpcRequest) -> Response:
 
 
 async def _send_message(request: _RpcRequest) -> Response:
-    run_id, running = _start(request)
     configuration: Any = request.params.get("configuration")
     if is_object(configuration) and configuration.get("returnImmediately") is True:
-        await asyncio.wait([running], timeout=_IMMEDIATELY_S)
-        outcome = running.result() if running.done() else None
-    else:
-        outcome = await asyncio.shield(running)  # a disconnect of the client does not cancel the call
+        return _result(request, {"task": (await _enqueue(request)).task()})
+    run_id, running = _start(request)
+    outcome = await asyncio.shield(running)  # a disconnect of the client does not cancel the call
     return _result(request, {"task": _task_of(run_id, outcome).task()})
+
+
+async def _enqueue(request: _RpcRequest) -> _TaskState:
+    """Store the call of a message as a job, once per message ID, and return its task."""
+    call = _read_message(request)
+    if (refused := await request.service.tools_for(request.caller).refusal(call.tool)) is not None:
+        raise refused
+    job = call_job(
+        call.run_id,
+        call.tool,
+        call.arguments,
+        principal=request.caller.principal,
+        at=time.time(),
+        queue="tasks",
+        outcome_key=call.key,
+        caller=request.caller.id,
+        session=call.session,
+    )
+    box = request.service.box
+    await box.engine.enqueue(job)
+    deadline = time.monotonic() + _IMMEDIATELY_S
+    while time.monotonic() < deadline:
+        run = await box.run(call.run_id, user=request.user)
+        outcome = None if run is None else await find_outcome(box.store, run)
+        if run is not None and (outcome is not None or run.events):
+            return _task_of(run.run_id, outcome)
+        await asyncio.sleep(_LOOK_S / 10)
+    return _TaskState(call.run_id, None)
 
 
 def _start(request: _RpcRequest) -> tuple[str, asyncio.Task[Outcome]]:
     """Start the call of a message, once per message ID."""
+    call = _read_message(request)
+    calling = request.service.tools_for(request.caller).call(
+        call.tool,
+        call.arguments,
+        user=request.user,
+        idempotency_key=OutcomeKey(call.key),
+        run_id=call.run_id,
+        context=ToolContext(caller=request.caller.id),
+        session=call.session,
+    )
+    return call.run_id, request.service.start_call(calling)
+
+
+class _MessageCall(NamedTuple):
+    """The call of a message, its run, and the key that makes it run once."""
+
+    tool: str
+    arguments: dict[str, Any]
+    run_id: str
+    key: str
+    session: str
+
+
+def _read_message(request: _RpcRequest) -> _MessageCall:
     if request.service.is_stopping:
         raise _RpcError(_INVALID_REQUEST, "the gateway is shutting down; retry in a moment")
     message = request.params.get("message")
@@ -285,13 +336,7 @@ def _start(request: _RpcRequest) -> tuple[str, asyncio.Task[Outcome]]:
     message_id = message.get("messageId")
     if not isinstance(message_id, str) or not 0 < len(message_id) <= _LONGEST_ID:
         raise _RpcError(_INVALID_PARAMS, f"messageId must be a string of up to {_LONGEST_ID} characters")
-    tools = request.service.tools_for(request.caller)
-    made_by = ToolContext(caller=request.caller.id)
-    key, session = OutcomeKey(f"a2a:{message_id}"), f"{request.caller.id} {given}"
-    calling = tools.call(
-        tool, arguments, user=request.user, idempotency_key=key, run_id=run_id, context=made_by, session=session
-    )
-    return run_id, request.service.start_call(calling)
+    return _MessageCall(tool, arguments, run_id, f"a2a:{message_id}", f"{request.caller.id} {given}")
 
 
 def _read_call(message: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -322,7 +367,7 @@ async def _find(request: _RpcRequest) -> _TaskState:
     is_shown = run is not None and (not request.caller.scopes <= OWN_DATA or run.user == principal.user)
     if run is None or not is_shown:
         raise _RpcError(_NO_TASK, f"unknown task {task_id[:_LONGEST_ID]!r}")
-    return _TaskState(task_id, await kept_outcome(box.store, run))
+    return _TaskState(task_id, await find_outcome(box.store, run))
 
 
 async def _cancel(request: _RpcRequest) -> _TaskState:

@@ -77,6 +77,7 @@ class EventFeed:
         self._position = 0
         self._joining = asyncio.Lock()
         self.is_closed = False
+        self.on_close: Callable[[], object] = lambda: None
 
     def watch(self, run_id: str, *, tenant: str) -> RunWatch:
         """Return an object that waits for events of a run."""
@@ -90,6 +91,7 @@ class EventFeed:
     def close(self) -> None:
         """End all listeners and waits, for the gateway to stop."""
         self.is_closed = True
+        self.on_close()
         if not self._closing.done():
             self._closing.set_result(None)
         for listeners in self._listeners.values():

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from toolpost.contracts.calls import RequestedCall
 from toolpost.contracts.errors import PendingNotFoundError, StoreError, ToolConflictError, ToolError
 from toolpost.contracts.events import EventCode, StoredEvent
+from toolpost.contracts.jobs import ANSWER_PRIORITY, Job
 from toolpost.contracts.outcomes import Completed, Failed, Outcome, Paused
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import Answer, Decision, PendingAction, PendingStatus
@@ -79,6 +80,7 @@ class PendingActions:
         self._redactor = redactor
         self._background = background
         self._clock = clock
+        self.run_job: Callable[[str], Awaitable[None]] | None = None  # if this process runs continuations itself
         self._checks = AnswerChecks(registry, store, redactor, clock)
         self.reporter = OutcomeReporter(emitter, redactor, registry)
 
@@ -331,7 +333,9 @@ class PendingActions:
             state=action.question.state,
             responses=responses,
         )
-        outcome = await asyncio.shield(self._background.start(self._claim(pending_id, answer, by, context, on_claimed)))
+        then = None if context is not None or decision in WITHOUT_TOOL else await self._continuation(action)
+        claiming = self._claim(pending_id, answer, by, context, then, on_claimed)
+        outcome = await asyncio.shield(self._background.start(claiming))
         if not isinstance(outcome, Paused):
             return outcome
         paused = await self._pause_of(await self.get(outcome.pending_id, by=by), by=by)
@@ -355,17 +359,40 @@ class PendingActions:
         answer: Answer,
         by: str,
         context: ToolContext | None,
+        then: Job | None,
         on_claimed: Callable[[], None] | None,
     ) -> Outcome:
         """Claim the action and carry out the answer, even if the answerer does not wait for the outcome."""
-        claimed = await self._store.pending.claim(pending_id, answer, by=by, at=self._clock.wall())
+        claimed = await self._store.pending.claim(pending_id, answer, by=by, at=self._clock.wall(), then=then)
         if claimed is None:
             raise await self._checks.too_late(pending_id)
         if on_claimed is not None:
             on_claimed()
         if claimed.question.needs_operator:
             self._background.start(self.continue_accepted(by=by))  # other calls may wait for the same definition
-        return await self.carry_out(claimed, context)
+        return await (self.carry_out(claimed, context) if then is None else self._await_continuation(claimed, by))
+
+    async def _continuation(self, action: PendingAction) -> Job | None:
+        """Return the job that continues a background run with an answer; None for other runs."""
+        begun = await self._store.jobs.of_run(action.run_id, tenant=action.asked_by.tenant)
+        if begun is None:
+            return None
+        changes: dict[str, Any] = {"kind": "answer", "body": {"pending_id": action.id}, "priority": ANSWER_PRIORITY}
+        return replace(begun, **changes, created_at=self._clock.wall(), outcome=None)
+
+    async def _await_continuation(self, action: PendingAction, by: str) -> Outcome:
+        """Wait for the job that continues a run, or run it, if this process does."""
+        tenant = action.asked_by.tenant
+        job = await self._store.jobs.of_run(action.run_id, tenant=tenant)
+        if self.run_job is not None and job is not None:
+            await self.run_job(job.id)
+        return await self.outcome(action.id, by=by, wait_s=action.timeout_s or _OUTER_WAIT_S)
+
+    async def return_to_person(self, action: PendingAction) -> None:
+        """Reopen a claimed action whose call cannot begin here."""
+        # The event comes first, to show the reason in the log.
+        self.reporter.emit_pause(action, action)
+        await self._store.pending.settle(action.id, "open", reopen=True)
 
     async def carry_out(
         self, action: PendingAction, context: ToolContext | None = None, *, recovered: bool = False

@@ -18,6 +18,7 @@ from toolpost.contracts.questions import PendingAction, Question
 from toolpost.contracts.storage import PendingStore, Store
 from toolpost.schema.secrets import drop_secrets
 
+INTERRUPTED = "interrupted"  # the code of calls whose process has terminated
 _MOST_PAUSES = 100
 
 

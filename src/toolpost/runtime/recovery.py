@@ -115,7 +115,7 @@ class Recovery:
         await _handle(self._intents, self._recover_intent)
         self._claims += [*self._waiting, *await self._store.pending.adopt_claims()]
         self._waiting.clear()
-        await _handle(self._claims, self._resume_claimed)
+        await _handle(self._claims, self.resume_claimed)
         await _handle(self._orphans, self._end_calls)
         await self._resume_waiting()
         if self._also is not None:
@@ -263,7 +263,7 @@ class Recovery:
             paused = outcome_to_dict(await paused_outcome(self._store.pending, action))
             await self._store.idempotency.settle(action.asked_by, action.idempotency_key, paused)
 
-    async def _resume_claimed(self, action: PendingAction) -> None:
+    async def resume_claimed(self, action: PendingAction) -> None:
         """Resume a claimed action after its process has terminated, from its state in the journal."""
         if action.status != "claimed":
             await self._end_unanswered(action)
@@ -283,8 +283,7 @@ class Recovery:
             self._waiting.append(action)
             return
         if not self._actions.can_run(action):  # it never began; a process with the tool can take the answer again
-            self._reporter.emit_pause(action, action)  # first, to show the reason in the log
-            await self._store.pending.settle(action.id, "open", reopen=True)
+            await self._actions.return_to_person(action)
             return
         if action.question.kind == "restart" or self._router.resumes(action.tool_name):
             self._router.background.start(self._carry_out(action))  # it may take long, and the others must not wait

@@ -25,7 +25,7 @@ FIRST_BACKOFF_S = 0.1
 LAST_BACKOFF_S = 2.0
 
 
-class WriteResult(NamedTuple):
+class ItemResult(NamedTuple):
     """The result or the error for a future."""
 
     future: asyncio.Future[Any]
@@ -33,9 +33,9 @@ class WriteResult(NamedTuple):
     error: BaseException | None = None
 
 
-def deliver(results: Iterable[WriteResult]) -> None:
+def deliver(results: Iterable[ItemResult]) -> None:
     """Set the results of futures from any thread; each event loop is woken once."""
-    by_loop: defaultdict[asyncio.AbstractEventLoop, list[WriteResult]] = defaultdict(list)
+    by_loop: defaultdict[asyncio.AbstractEventLoop, list[ItemResult]] = defaultdict(list)
     for result in results:
         by_loop[result.future.get_loop()].append(result)
     for loop, its_results in by_loop.items():
@@ -43,7 +43,7 @@ def deliver(results: Iterable[WriteResult]) -> None:
             loop.call_soon_threadsafe(_set_results, its_results)
 
 
-def _set_results(results: list[WriteResult]) -> None:
+def _set_results(results: list[ItemResult]) -> None:
     for future, result, error in results:
         if future.done():  # the waiting task was cancelled
             continue
@@ -100,7 +100,7 @@ class Transactions(Protocol):
     @property
     def limit(self) -> int: ...
 
-    def commit(self, batch: Sequence[Item]) -> list[WriteResult]:
+    def commit(self, batch: Sequence[Item]) -> list[ItemResult]:
         """Commit a batch and return the results of its functions; if this raises, nothing of the batch is stored."""
         ...
 
@@ -264,7 +264,7 @@ class Writer(Generic[Connection]):
         items = [*batch, *self._held, *newer]
         self._held = [item for item in items if isinstance(item, RunEvent)]
         self._in_hand = len(self._held)
-        deliver(WriteResult(item.future, error=_copy_error(error)) for item in items if isinstance(item, WAITED_FOR))
+        deliver(ItemResult(item.future, error=_copy_error(error)) for item in items if isinstance(item, WAITED_FOR))
 
     def _release_drainers(self) -> None:
         error = self._error
@@ -272,7 +272,7 @@ class Writer(Generic[Connection]):
             return
         with contextlib.suppress(IndexError):  # two threads may empty it concurrently
             while True:
-                deliver([WriteResult(self._drainers.popleft(), error=error and _copy_error(error))])
+                deliver([ItemResult(self._drainers.popleft(), error=error and _copy_error(error))])
 
     def _stop(self) -> None:
         self._stopping.set()

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from toolpost.configuration.settings import Settings
     from toolpost.contracts.chat import ChatModel
     from toolpost.contracts.context import ToolContext
+    from toolpost.contracts.jobs import Engine
     from toolpost.contracts.outcomes import Outcome
     from toolpost.contracts.questions import Decision, OnPending, Question
     from toolpost.contracts.sources import CredentialProvider
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.storage import EventSink, Store
     from toolpost.policy.redaction import Redactor
     from toolpost.runtime.executor import ToolExecutor
+    from toolpost.runtime.jobs import JobRunner
     from toolpost.runtime.model_messages import ToolCallAnswers
     from toolpost.runtime.pending import PendingActions
     from toolpost.runtime.recovery import Recovery
@@ -83,6 +85,8 @@ class Toolbox:
     router: OpenPart[ToolRouter] = OpenPart()
     pending: OpenPart[PendingActions] = OpenPart()
     recovery: OpenPart[Recovery] = OpenPart()
+    engine: OpenPart[Engine] = OpenPart()
+    jobs: OpenPart[JobRunner] = OpenPart()
     redactor: OpenPart[Redactor] = OpenPart()
     sources: OpenPart[SourceManager] = OpenPart()
     webhooks: OpenPart[WebhooksOnDemand] = OpenPart()
@@ -466,13 +470,16 @@ class Toolbox:
 
     async def cancel(self, target_id: str, *, by: str) -> bool:
         """Cancel a call or a run in any process of the data folder; return False if there is none of that ID."""
+        from toolpost.runtime.job_runs import cancelled_job  # noqa: PLC0415
+
         tenant, target_id = Principal.parse(by).tenant, writable(target_id)
         stopped = self.router.inflight.cancel(target_id, tenant=tenant)
         closed = await self.recovery.cancel_waiting(target_id, tenant=tenant)
+        queued = await self.engine.cancel(target_id, tenant=tenant, outcome=cancelled_job(target_id))
         elsewhere = await _is_running(self.store, target_id, tenant)
         if elsewhere:
             await self.store.cancels.request(target_id, tenant=tenant, by=by)
-        return bool(stopped or closed or elsewhere)
+        return bool(stopped or closed or queued or elsewhere)
 
     async def runs(
         self,
@@ -490,8 +497,10 @@ class Toolbox:
         return await self.store.events.runs(tenant=tenant, limit=limit, only=only)
 
     async def run(self, run_id: str, *, user: str | None = None) -> RunSummary | None:
-        """Return a run of the user's tenant, or None."""
-        return await self.store.events.run(writable(run_id), tenant=self._principals[user].tenant)
+        """Return a run of the user's tenant, or None. A run whose job waits in a queue is running."""
+        from toolpost.runtime.job_runs import find_run  # noqa: PLC0415
+
+        return await find_run(self.store, writable(run_id), tenant=self._principals[user].tenant)
 
     async def events(
         self,

@@ -107,15 +107,22 @@ class SelectedTools:
     ) -> Outcome:
         """Call a tool, as `Toolbox.call` does."""
         _check_options(options)
-        if self.only:
-            # A tool may be known only after its source has connected, and may then differ from the cached listing.
-            with suppress(ToolSourceDownError):
-                await self._box.wait_for_tool(name)
-            try:
-                self.find(name)
-            except ToolError as error:
-                return Failed("", options.get("run_id") or "", name, error)
+        if (refused := await self.refusal(name)) is not None:
+            return Failed("", options.get("run_id") or "", name, refused)
         return await self._box.call(name, arguments, **options)
+
+    async def refusal(self, name: str) -> ToolError | None:
+        """Return why a tool cannot be called here: the selection excludes it."""
+        if not self.only:
+            return None
+        # A tool may be known only after its source has connected, and may then differ from the cached listing.
+        with suppress(ToolSourceDownError):
+            await self._box.wait_for_tool(name)
+        try:
+            self.find(name)
+        except ToolError as error:
+            return error
+        return None
 
 
 class SearchView:

@@ -25,6 +25,7 @@ from toolpost.policy.log_redaction import redacted_logs
 from toolpost.policy.paths import AllowedPaths, is_template
 from toolpost.policy.redaction import Redactor
 from toolpost.policy.rules import Policy
+from toolpost.runtime.jobs import JobRunner
 from toolpost.runtime.pending import PendingActions
 from toolpost.runtime.recovery import Recovery
 from toolpost.runtime.retention import StoredData
@@ -36,6 +37,7 @@ from toolpost.stores.agent_records.files import AgentFiles
 from toolpost.stores.agent_records.folders import TASK_FOLDER
 from toolpost.stores.encryption import CacheFolder
 from toolpost.stores.registry import StoreOptions, database_of, find_backend
+from toolpost.toolbox.engines import make_engine, make_runner
 from toolpost.toolbox.local_tools import (
     WebProviders,
     builtin_parts,
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
     from toolpost.configuration.settings import Settings
     from toolpost.contracts.chat import ChatModel
     from toolpost.contracts.config import ExternalToolConfig
+    from toolpost.contracts.jobs import Engine
     from toolpost.contracts.questions import OnPending
     from toolpost.contracts.sources import CredentialProvider
     from toolpost.contracts.spec import Tool
@@ -98,6 +101,8 @@ class ToolboxParts:
     router: ToolRouter
     pending: PendingActions
     recovery: Recovery
+    engine: Engine
+    jobs: JobRunner
     redactor: Redactor
     sources: SourceManager
     accounts: AccountsOnDemand
@@ -230,6 +235,8 @@ async def open_parts(inputs: ToolboxInputs, closing: AsyncExitStack) -> ToolboxP
         router=router,
         pending=pending,
         recovery=recovery,
+        engine=make_engine(settings, store, clock),
+        jobs=make_runner(settings, router, pending, recovery),
         redactor=redactor,
         sources=sources,
         accounts=accounts,

@@ -21,7 +21,7 @@ from toolpost.gateway.mcp.notifications import connection_of
 from toolpost.gateway.mcp.pauses import PausedCalls, Retry
 from toolpost.gateway.mcp.results import protocol_error, refuse_missing_capability
 from toolpost.gateway.mcp.tasks import McpTask, Restored, Tasks, knows_tasks
-from toolpost.runtime.persistence import kept_outcome
+from toolpost.runtime.job_runs import find_outcome
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
@@ -214,7 +214,7 @@ class ClientCalls:
         position, was_over = 0, False
         try:
             while (run := await self._box.run(run_id, user=user)) is not None:
-                outcome = await kept_outcome(self._box.store, run)
+                outcome = await find_outcome(self._box.store, run)
                 if outcome is not None:
                     return outcome
                 if run.status in ("running", "paused"):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
-from toolpost.contracts.calls import OutcomeKey
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.outcomes import Completed, Failed, Paused, outcome_to_dict
 from toolpost.gateway.event_feed import events_after
@@ -17,6 +17,8 @@ from toolpost.gateway.rest.event_stream import event_stream, server_event
 from toolpost.gateway.rest.operations import JsonResponse, Operations, RestRequest
 from toolpost.gateway.rest.pending import card_of
 from toolpost.gateway.rest.schema_builders import ref
+from toolpost.runtime.jobs import call_job
+from toolpost.runtime.persistence import load_outcome
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 OPERATIONS = Operations("calls")
 _KEY_HEADER = "Idempotency-Key"
+_PROMPT_S = 0.25
+_LOOK_S = 0.02
 _KEY = {
     _KEY_HEADER: {
         "type": "string",
@@ -51,11 +55,9 @@ _KEY_ERRORS = {"key_mismatch": 422, "in_progress": 409, "outcome_unknown": 409}
 async def call(request: RestRequest) -> Response:
     """Call a tool: wait for the outcome, get the ID of the run, or stream its events."""
     body, mode = request.body, request.body.get("mode", "wait")
-    run_id, task = _start(
-        request, body["tool"], body.get("arguments"), timeout_s=body.get("timeout_s"), kept=mode == "async"
-    )
     if mode == "async":
-        return await _started(request, task, run_id)
+        return await _enqueue(request)
+    run_id, task = _start(request, body["tool"], body.get("arguments"), timeout_s=body.get("timeout_s"))
     if mode == "stream":
         return event_stream(_stream_run(request, task, run_id))
     outcome = await asyncio.shield(task)
@@ -98,18 +100,10 @@ def _start(
     arguments: Mapping[str, Any] | None,
     *,
     timeout_s: float | None = None,
-    kept: bool = False,
 ) -> tuple[str, asyncio.Task[Outcome]]:
-    """Start a call in a task that is not cancelled with the request.
-
-    With `kept`, store the outcome: under a key of the run if the client sent no key.
-    """
-    if request.service.is_stopping:
-        detail = "the gateway is shutting down; retry in a moment"
-        raise Problem(503, "stopping", detail, headers={"Retry-After": "2"})
+    """Start a call in a task that is not cancelled with the request."""
+    _refuse_while_stopping(request)
     run_id, key = request.box.router.new_id("run"), request.raw.headers.get(_KEY_HEADER)
-    if kept:
-        key = key or OutcomeKey(f"run:{run_id}")
     calling = request.tools.call(
         tool,
         arguments,
@@ -121,6 +115,12 @@ def _start(
         session=request.caller.id,
     )
     return run_id, request.service.start_call(calling)
+
+
+def _refuse_while_stopping(request: RestRequest) -> None:
+    if request.service.is_stopping:
+        detail = "the gateway is shutting down; retry in a moment"
+        raise Problem(503, "stopping", detail, headers={"Retry-After": "2"})
 
 
 def _key_problem(outcome: Outcome) -> Response | None:
@@ -155,22 +155,49 @@ def is_suspended(outcome: Outcome) -> bool:
     return isinstance(outcome, Paused) and outcome.question.kind == "restart"
 
 
-async def _started(request: RestRequest, task: asyncio.Task[Outcome], run_id: str) -> Response:
-    """Return the ID of the run once it is recorded, or an error that is already known."""
-    await asyncio.wait([task], timeout=0.02)
-    # Clients may request the outcome from other processes, or from the next one if this one is killed now.
-    while not task.done() and await request.box.run(run_id, user=request.user) is None:
-        await asyncio.wait([task], timeout=0.02)
-    if task.done():
-        outcome = task.result()
-        problem = _key_problem(outcome)
+async def _enqueue(request: RestRequest) -> Response:
+    """Store a call as a job, and return the ID of its run, or an error that is already known.
+
+    Clients may request the outcome from other processes, or from the next one if this one is killed now.
+    """
+    _refuse_while_stopping(request)
+    body, key = request.body, request.raw.headers.get(_KEY_HEADER)
+    if (refused := await request.tools.refusal(body["tool"])) is not None:
+        return problem_of(refused)
+    job = call_job(
+        request.box.router.new_id("run"),
+        body["tool"],
+        body.get("arguments"),
+        principal=request.caller.principal,
+        at=time.time(),
+        queue="calls",
+        key=key,
+        timeout_s=body.get("timeout_s"),
+        caller=request.caller.id,
+        session=request.caller.id,
+    )
+    await request.box.engine.enqueue(job)
+    run_id = job.run_id
+    if (known := await _begun(request, run_id)) is not None:
+        problem = _key_problem(known)
         if problem is not None:
             return problem
-        if isinstance(outcome, Failed) and not outcome.call_id:  # the tool is not visible to the caller: nothing ran
-            return problem_of(outcome.error)
-        run_id = outcome.run_id  # of the first call with this key
+        run_id = known.run_id  # of the first call with this key
     location = f"{request.service.public_url}/api/v1/runs/{run_id}/outcome"
     return JsonResponse({"status": "running", "run_id": run_id}, 202, headers={"Location": location})
+
+
+async def _begun(request: RestRequest, run_id: str) -> Outcome | None:
+    """Wait a moment for a job to begin; return the outcome if it is that of an earlier call, or known already."""
+    deadline = time.monotonic() + _PROMPT_S
+    while time.monotonic() < deadline:
+        job = await request.box.store.jobs.of_run(run_id, tenant=request.tenant)
+        if job is None or job.has_ended:
+            return None if job is None or job.outcome is None else load_outcome(job.outcome)
+        if await request.box.store.events.run(run_id, tenant=request.tenant) is not None:  # the key is new
+            return None
+        await asyncio.sleep(_LOOK_S)
+    return None
 
 
 async def _stream_run(request: RestRequest, task: asyncio.Task[Outcome], run_id: str) -> AsyncGenerator[bytes]:

@@ -31,6 +31,7 @@ from toolpost.gateway.source_changes import FROM_SIBLING, ChangedSources
 from toolpost.processes.json_documents import measure
 from toolpost.schema.json_size import MAX_INLINE_VALUES, SMALL
 from toolpost.schema.validator import compile_validator
+from toolpost.toolbox.engines import uses_workers
 from toolpost.toolbox.views import SelectedTools
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from toolpost.contracts.callers import CallerScope
+    from toolpost.contracts.jobs import Stop
     from toolpost.contracts.spec import ToolSpec
     from toolpost.gateway.event_feed import EventFeed
     from toolpost.gateway.sessions import Sessions
@@ -289,13 +291,28 @@ class RestService:
     async def running(self) -> AsyncGenerator[None]:
         """Follow the event log for listeners; on exit, suspend or cancel the calls that still run."""
         store = self.box.store
-        async with self.feed.following(store.events), counting_metrics(store), writing_uses(self.key_uses, store):
+        async with (
+            self.feed.following(store.events),
+            counting_metrics(store),
+            writing_uses(self.key_uses, store),
+            self._running_jobs() as stop_jobs,
+        ):
+            self.feed.on_close = stop_jobs
             try:
                 yield
             finally:
                 await self.box.router.park(within_s=0)
                 if self._calls:
                     await asyncio.wait(self._calls, timeout=_CANCELLED_S)
+
+    @asynccontextmanager
+    async def _running_jobs(self) -> AsyncGenerator[Stop]:
+        """Run background work in this process, unless workers do."""
+        if uses_workers(self.box.settings):
+            yield lambda: None
+            return
+        async with self.box.engine.run(self.box.jobs) as stop:
+            yield stop
 
 
 def _no_tool(_spec: ToolSpec) -> bool:

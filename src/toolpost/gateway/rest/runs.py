@@ -26,7 +26,7 @@ from toolpost.gateway.rest.event_filters import (
 from toolpost.gateway.rest.operations import JsonResponse, JsonSchema, Operations, RestRequest
 from toolpost.gateway.rest.pages import PAGE, YES_NO, decode_cursor, encode_cursor
 from toolpost.gateway.rest.schema_builders import MAYBE_TEXT, array, record, ref
-from toolpost.runtime.persistence import kept_outcome
+from toolpost.runtime.job_runs import find_outcome
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -139,7 +139,7 @@ async def run_outcome(request: RestRequest) -> Response:
     watch = request.service.feed.watch(run_id, tenant=request.tenant)
     while True:
         run, left_s = await find_run(request, run_id), deadline - time.monotonic()
-        known = await kept_outcome(request.box.store, run)
+        known = await find_outcome(request.box.store, run)
         if known is not None and not is_suspended(known):
             return JsonResponse(outcome_to_dict(known))
         if known is None and run.status not in _OPEN and not await _is_kept(request, run):
@@ -192,7 +192,7 @@ async def _describe_result(request: RestRequest, run: RunSummary) -> str | None:
     """Return whether the outcome of a run is stored; None while the run is open."""
     if run.status in _OPEN:
         return None
-    is_kept = await kept_outcome(request.box.store, run) is not None or await _is_kept(request, run)
+    is_kept = await find_outcome(request.box.store, run) is not None or await _is_kept(request, run)
     return "kept" if is_kept else _NOT_KEPT
 
 

@@ -77,7 +77,7 @@ class MemoryJobStore:
 
     async def begin(self, job_id: str) -> Job | None:
         job = self.jobs.get(job_id)
-        return None if job is None or job.has_ended else self._begin(job)
+        return None if job is None or job.status != "waiting" else self._begin(job)
 
     def _begin(self, job: Job) -> Job:
         begun = replace(job, status="running", attempts=job.attempts + 1, owner=self._owner_id)

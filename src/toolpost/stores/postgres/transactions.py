@@ -34,7 +34,7 @@ from toolpost.stores.postgres.event_appender import (
 from toolpost.stores.postgres.liveness import Leases
 from toolpost.stores.run_chains import RunName
 from toolpost.stores.threads import DAEMON_THREADS
-from toolpost.stores.writer import Barrier, Item, Statement, StatementKind, WriteFunction, WriteResult
+from toolpost.stores.writer import Barrier, Item, ItemResult, Statement, StatementKind, WriteFunction
 
 RECONNECT_S = 5.0  # then functions fail, and events wait
 _RETRY_S = 0.05
@@ -102,9 +102,9 @@ class PostgresTransactions:
     def place(self) -> str:
         return self._database.place
 
-    def commit(self, batch: Sequence[Item]) -> list[WriteResult]:
+    def commit(self, batch: Sequence[Item]) -> list[ItemResult]:
         if not any(isinstance(item, RunEvent | WriteFunction | Statement) for item in batch):
-            return [WriteResult(item.future) for item in batch if isinstance(item, Barrier)]
+            return [ItemResult(item.future) for item in batch if isinstance(item, Barrier)]
         deadline = self._clock.monotonic() + RECONNECT_S
         batch = self._without_stored(batch, deadline)
         how, conflicts = _Attempt(), 0
@@ -140,7 +140,7 @@ class PostgresTransactions:
         if self._db is not None:
             self._db.close()
 
-    def _attempt(self, db: Connection, batch: Sequence[Item], how: _Attempt) -> list[WriteResult]:
+    def _attempt(self, db: Connection, batch: Sequence[Item], how: _Attempt) -> list[ItemResult]:
         try:
             runs = () if how.is_careful else {_run_of(item) for item in batch if isinstance(item, RunEvent)}
             self._appender.begin(db, at=self._clock.monotonic(), runs=runs, locking=how.is_locking)
@@ -245,11 +245,11 @@ class _Batch:
         self._is_careful = is_careful
         self._events: list[RunEvent] = []
         self._statements: dict[StatementKind, list[Statement]] = {}
-        self._results: list[WriteResult] = []
+        self._results: list[ItemResult] = []
 
-    def run(self, items: Sequence[Item]) -> list[WriteResult]:
+    def run(self, items: Sequence[Item]) -> list[ItemResult]:
         """Run all items and write everything but the commit; return the results of the functions."""
-        barriers: list[WriteResult] = []
+        barriers: list[ItemResult] = []
         for item in items:
             if isinstance(item, RunEvent):
                 self._events.append(_without_nul(item) if self._is_careful else item)
@@ -259,7 +259,7 @@ class _Batch:
                 self._flush()
                 self._results.append(self._run_alone(item.future, item.work))
             elif isinstance(item, Barrier):
-                barriers.append(WriteResult(item.future))
+                barriers.append(ItemResult(item.future))
         self._append_events()
         cursors: list[tuple[psycopg.Cursor[Any], list[Statement]]] = []
         self._appender.finish(self._db, partial(self._execute_all, cursors))
@@ -309,15 +309,15 @@ class _Batch:
                 cursor.nextset()
                 self._results.append(_result_of(statement, rows))
 
-    def _run_alone(self, future: Any, work: Callable[[Connection], Any]) -> WriteResult:
+    def _run_alone(self, future: Any, work: Callable[[Connection], Any]) -> ItemResult:
         db = self._db
         try:
             with db.transaction():
-                return WriteResult(future, work(db))
+                return ItemResult(future, work(db))
         except Exception as exc:
             if isinstance(exc, _CONFLICTS) or is_lost(db):
                 raise
-            return WriteResult(future, error=self._database.explain(exc) if isinstance(exc, FAULTS) else exc)
+            return ItemResult(future, error=self._database.explain(exc) if isinstance(exc, FAULTS) else exc)
 
 
 def _execute_one(statement: Statement, db: Connection) -> Any:
@@ -326,12 +326,12 @@ def _execute_one(statement: Statement, db: Connection) -> Any:
     return None if read is None else read(cursor.fetchall())
 
 
-def _result_of(statement: Statement, rows: list[tuple[Any, ...]]) -> WriteResult:
+def _result_of(statement: Statement, rows: list[tuple[Any, ...]]) -> ItemResult:
     read = statement.kind.read
     try:
-        return WriteResult(statement.future, None if read is None else read(rows))
+        return ItemResult(statement.future, None if read is None else read(rows))
     except StoreError as error:
-        return WriteResult(statement.future, error=error)
+        return ItemResult(statement.future, error=error)
 
 
 def _run_of(event: RunEvent) -> RunName:

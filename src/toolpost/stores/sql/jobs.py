@@ -130,7 +130,7 @@ class SQLJobStore:
             if row is None or row[0] not in ("waiting", "running"):
                 return None
             status, owner = row
-            if status == "running" and owner != me and not db.ended([owner]):
+            if status == "running" and (owner == me or not db.ended([owner])):
                 return None
             return _Begun(*db.execute(_BEGIN, {"id": job_id, "owner": me}).fetchone())
 
@@ -329,7 +329,7 @@ def _check_room(db: SQLConnection, job: Job, limits: QueueLimits) -> None:
 def queue_full(queue: QueueName, most: int, whose: str) -> ToolRateLimitError:
     """Return the error for a job that a queue has no room for."""
     message = f"the queue {queue!r} is full: {most} jobs{whose} wait, which is the maximum; nothing was stored"
-    return ToolRateLimitError(f"{message}. Try again later", code="queue_full", retry_after_s=5.0)
+    return ToolRateLimitError(f"{message}; request it when jobs have ended", code="queue_full", retry_after_s=5.0)
 
 
 def _next_jobs(db: SQLConnection, queues: Collection[QueueName], limits: TakeLimits) -> list[str]:

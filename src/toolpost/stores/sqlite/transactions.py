@@ -13,7 +13,7 @@ from toolpost.contracts.events import RunEvent
 from toolpost.stores.sqlite.database import FAULTS, describe_fault, store_error
 from toolpost.stores.sqlite.event_appender import EventAppender
 from toolpost.stores.threads import DAEMON_THREADS
-from toolpost.stores.writer import Barrier, Item, WriteFunction, WriteResult
+from toolpost.stores.writer import Barrier, Item, ItemResult, WriteFunction
 
 
 class TransactionRunner:
@@ -34,7 +34,7 @@ class TransactionRunner:
         self._before_commit = before_commit
         self._path = path
 
-    def commit(self, batch: Sequence[Item]) -> list[WriteResult]:
+    def commit(self, batch: Sequence[Item]) -> list[ItemResult]:
         if not any(isinstance(item, RunEvent | WriteFunction) for item in batch):
             return self._run_batch(batch)
         db = self._db
@@ -65,9 +65,9 @@ class TransactionRunner:
     def close(self) -> None:
         self._db.close()
 
-    def _run_batch(self, batch: Sequence[Item]) -> list[WriteResult]:
+    def _run_batch(self, batch: Sequence[Item]) -> list[ItemResult]:
         """Append events and run functions in the order of the batch."""
-        results: list[WriteResult] = []
+        results: list[ItemResult] = []
         for kind, items in groupby(batch, type):
             if issubclass(kind, RunEvent):
                 self._appender.append(self._db, cast("Iterable[RunEvent]", items))
@@ -76,10 +76,10 @@ class TransactionRunner:
                 if isinstance(item, WriteFunction):
                     results.append(self._run_job(item))
                 elif isinstance(item, Barrier):
-                    results.append(WriteResult(item.future))
+                    results.append(ItemResult(item.future))
         return results
 
-    def _run_job(self, job: WriteFunction) -> WriteResult:
+    def _run_job(self, job: WriteFunction) -> ItemResult:
         db = self._db
         db.execute("SAVEPOINT job")
         try:
@@ -89,6 +89,6 @@ class TransactionRunner:
                 raise
             db.execute("ROLLBACK TO job")
             db.execute("RELEASE job")
-            return WriteResult(job.future, error=store_error(exc, self._path) if isinstance(exc, FAULTS) else exc)
+            return ItemResult(job.future, error=store_error(exc, self._path) if isinstance(exc, FAULTS) else exc)
         db.execute("RELEASE job")
-        return WriteResult(job.future, result)
+        return ItemResult(job.future, result)

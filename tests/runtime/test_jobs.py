@@ -1,0 +1,266 @@
+"""Background work in this process: jobs in the store, which end at a pause and continue with the answer."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from toolpost import Settings, Toolbox, tool
+from toolpost.contracts.errors import ToolRateLimitError
+from toolpost.contracts.jobs import Job
+from toolpost.contracts.outcomes import Completed, Failed, Outcome, Paused
+from toolpost.contracts.principal import Principal
+from toolpost.runtime.job_runs import find_outcome
+from toolpost.runtime.jobs import call_job
+from toolpost.stores.sqlite.store import SQLiteStore
+
+ANN, EVE = Principal("acme", "ann"), Principal("evil", "eve")
+
+
+class Bench:
+    """Tools that note their calls."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.at_once = self.most_at_once = 0
+        self.may_end = asyncio.Event()
+
+    def tools(self) -> list[Any]:
+        @tool(side_effects="pure")
+        async def note(name: str) -> str:
+            """Note a call."""
+            self.calls.append(name)
+            return name
+
+        @tool(side_effects="pure")
+        async def hold(name: str) -> str:
+            """Wait until the test goes on."""
+            self.at_once += 1
+            self.most_at_once = max(self.most_at_once, self.at_once)
+            await self.may_end.wait()
+            self.at_once -= 1
+            return name
+
+        @tool(side_effects="write", destructive=True)
+        async def drop(name: str) -> str:
+            """Drop a table."""
+            self.calls.append(name)
+            return f"{name} is gone"
+
+        return [note, hold, drop]
+
+
+def job(run_id: str, tool_name: str = "note", *, who: Principal = ANN, **arguments: Any) -> Job:
+    return call_job(run_id, tool_name, {"name": run_id, **arguments}, principal=who, at=1000.0, queue="calls")
+
+
+async def outcome_of(box: Toolbox, run_id: str, *, who: Principal = ANN) -> Outcome:
+    while True:
+        run = await box.run(run_id, user=str(who))
+        found = None if run is None else await find_outcome(box.store, run)
+        if found is not None:
+            return found
+        await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def working(
+    bench: Bench, folder: Path | None, *, runs: bool = True, **background: Any
+) -> AsyncGenerator[Toolbox]:
+    settings = Settings.model_validate({"data_dir": folder, "background": background})
+    async with Toolbox(tools=bench.tools(), settings=settings) as box:
+        if not runs:
+            yield box
+            return
+        async with box.engine.run(box.jobs):
+            yield box
+
+
+@pytest.fixture(params=["sqlite", "memory"])
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
+    return tmp_path / "data" if request.param == "sqlite" else None
+
+
+async def test_a_job_runs_once_even_if_it_is_stored_twice(folder: Path | None) -> None:
+    bench = Bench()
+    async with working(bench, folder) as box:
+        stored = [await box.engine.enqueue(job("run_1")) for _ in range(2)]
+        outcome = await outcome_of(box, "run_1")
+
+    assert (stored, bench.calls) == ([True, False], ["run_1"])
+    assert isinstance(outcome, Completed)
+
+
+@pytest.mark.req("SCALE-01")
+async def test_jobs_that_wait_survive_a_restart(tmp_path: Path) -> None:
+    bench = Bench()
+    async with working(bench, tmp_path, runs=False) as box:
+        await box.engine.enqueue(job("run_1"))
+        run = await box.run("run_1", user=str(ANN))
+        other = await box.run("run_1", user=str(EVE))
+    async with working(bench, tmp_path) as box:
+        outcome = await outcome_of(box, "run_1")
+
+    assert run is not None
+    assert (run.status, other) == ("running", None)
+    assert isinstance(outcome, Completed)
+
+
+@pytest.mark.req("SCALE-02")
+async def test_a_pause_ends_the_job_and_the_answer_stores_its_continuation(folder: Path | None) -> None:
+    bench = Bench()
+    async with working(bench, folder) as box:
+        await box.engine.enqueue(job("run_1", "drop"))
+        paused = await outcome_of(box, "run_1")
+        assert isinstance(paused, Paused)
+        while (begun := await box.store.jobs.of_run("run_1", tenant="acme")) is None or not begun.has_ended:
+            await asyncio.sleep(0.01)
+        held = (box.jobs.running, [one.running for one in await box.engine.depth()])
+        approved = await box.approve(paused.pending_id, by="acme:boss")
+        continued = await box.store.jobs.of_run("run_1", tenant="acme")
+
+    assert held == (set(), [0, 0, 0])
+    assert isinstance(approved, Completed)
+    assert continued is not None
+    assert (begun.id, continued.id, continued.kind) == ("run:run_1:0", "run:run_1:1", "answer")
+    assert bench.calls == ["run_1"]
+
+
+@pytest.mark.req("SCALE-02")
+async def test_an_answer_whose_process_is_killed_is_carried_out_by_another_once(tmp_path: Path) -> None:
+    bench = Bench()
+    async with working(bench, tmp_path) as box:
+        await box.engine.enqueue(job("run_1", "drop"))
+        paused = await outcome_of(box, "run_1")
+        assert isinstance(paused, Paused)
+    async with working(bench, tmp_path, runs=False) as box:
+        box.pending.run_job = None  # as if it were killed after the commit
+        answering = asyncio.ensure_future(box.approve(paused.pending_id, by="acme:boss"))
+        while (waiting := await box.store.jobs.of_run("run_1", tenant="acme")) is None or waiting.kind != "answer":
+            await asyncio.sleep(0.01)
+        answering.cancel()
+        assert isinstance(box.store, SQLiteStore)
+        box.store.abandon()
+    async with working(bench, tmp_path) as box:
+        outcome = await outcome_of(box, "run_1")
+        while isinstance(outcome, Paused):
+            outcome = await outcome_of(box, "run_1")
+
+    assert isinstance(outcome, Completed)
+    assert bench.calls == ["run_1"]
+
+
+@pytest.mark.req("SCALE-03")
+async def test_the_jobs_of_a_tenant_take_no_more_than_its_share(folder: Path | None) -> None:
+    bench = Bench()
+    async with working(bench, folder, max_running_per_tenant=2) as box:
+        for number in range(4):
+            await box.engine.enqueue(job(f"run_{number}", "hold"))
+        await box.engine.enqueue(job("run_eve", who=EVE))
+        outcome = await outcome_of(box, "run_eve", who=EVE)
+        held = bench.at_once
+        bench.may_end.set()
+        for number in range(4):
+            await outcome_of(box, f"run_{number}")
+
+    assert isinstance(outcome, Completed)
+    assert (held, bench.most_at_once) == (2, 2)
+
+
+@pytest.mark.req("SCALE-03")
+async def test_a_full_queue_refuses_jobs(folder: Path | None) -> None:
+    async with working(Bench(), folder, runs=False, max_waiting_per_tenant=1) as box:
+        await box.engine.enqueue(job("run_1"))
+        with pytest.raises(ToolRateLimitError, match="is full") as refused:
+            await box.engine.enqueue(job("run_2"))
+
+    assert (refused.value.error_code, refused.value.retry_after_s) == ("queue_full", 5.0)
+
+
+@pytest.mark.req("SCALE-04")
+async def test_a_job_whose_tool_is_gone_fails_with_its_name(folder: Path | None) -> None:
+    async with working(Bench(), folder) as box:
+        await box.engine.enqueue(job("run_1", "old.tool"))
+        outcome = await outcome_of(box, "run_1")
+
+    assert isinstance(outcome, Failed)
+    assert "old.tool" in str(outcome.error)
+
+
+@pytest.mark.req("SCALE-04")
+async def test_an_answer_whose_tool_is_gone_waits_for_a_person_again(tmp_path: Path) -> None:
+    bench = Bench()
+    without = Toolbox(settings=Settings(data_dir=tmp_path))
+    async with working(bench, tmp_path, runs=False) as box, without as other:
+        async with box.engine.run(box.jobs):
+            await box.engine.enqueue(job("run_1", "drop"))
+            paused = await outcome_of(box, "run_1")
+            assert isinstance(paused, Paused)
+        box.pending.run_job = None
+        answering = asyncio.ensure_future(box.approve(paused.pending_id, by="acme:boss"))
+        async with other.engine.run(other.jobs):
+            continuation = await _ended(box, "answer")
+        action = await box.pending.get(paused.pending_id, by="acme:boss")
+        answering.cancel()
+
+    assert (continuation.kind, action.status, bench.calls) == ("answer", "open", [])
+
+
+@pytest.mark.req("SCALE-04")
+async def test_a_poisoned_job_fails_once_and_says_so(folder: Path | None) -> None:
+    unknown = job("run_1")
+    async with working(Bench(), folder) as box:
+        await box.engine.enqueue(replace(unknown, body={}))
+        outcome = await outcome_of(box, "run_1")
+        other = await outcome_of(box, await _stored(box, "run_2"))
+
+    assert isinstance(outcome, Failed)
+    assert outcome.error.error_code == "job_unreadable"
+    assert isinstance(other, Completed)
+
+
+async def _ended(box: Toolbox, kind: str) -> Job:
+    while True:
+        found = await box.store.jobs.of_run("run_1", tenant="acme")
+        if found is not None and found.kind == kind and found.has_ended:
+            return found
+        await asyncio.sleep(0.01)
+
+
+async def _stored(box: Toolbox, run_id: str) -> str:
+    await box.engine.enqueue(job(run_id))
+    return run_id
+
+
+@pytest.mark.req("SCALE-04")
+async def test_a_job_that_ends_its_process_again_and_again_is_given_up(tmp_path: Path) -> None:
+    for _ in range(5):
+        async with working(Bench(), tmp_path, runs=False) as box:
+            await box.engine.enqueue(job("run_1"))
+            await box.store.jobs.begin("run:run_1:0")
+            assert isinstance(box.store, SQLiteStore)
+            box.store.abandon()
+    bench = Bench()
+    async with working(bench, tmp_path) as box:
+        outcome = await outcome_of(box, "run_1")
+
+    assert isinstance(outcome, Failed)
+    assert "5 times" in str(outcome.error)
+    assert bench.calls == []
+
+
+async def test_a_waiting_job_is_cancelled_with_its_run(folder: Path | None) -> None:
+    bench = Bench()
+    async with working(bench, folder, runs=False) as box:
+        await box.engine.enqueue(job("run_1"))
+        cancelled = await box.cancel("run_1", by=str(ANN))
+        outcome = await outcome_of(box, "run_1")
+
+    assert cancelled
+    assert isinstance(outcome, Failed)
+    assert outcome.error.error_code == "cancelled"
+    assert bench.calls == []
