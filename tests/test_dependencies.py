@@ -73,6 +73,7 @@ NEEDED = {
     "adapters/arrow_encoding": ["arrow"],
     "adapters/arrow_tables": ["arrow"],
     "adapters/arrow_type": ["arrow"],
+    "adapters/fastmcp": ["mcp"],
     "adapters/langchain": ["langchain"],
     "auth/caller_tokens": ["oauth"],
     "auth/key_storage": ["keyring"],
@@ -99,12 +100,16 @@ NEEDED = {
 PART_OF = {"fastmcp-slim": "fastmcp", "pydantic_core": "pydantic"}  # required by the other one
 OF_THE_CALLER = {  # imported where the framework runs the tools, so it is there
     ("adapters/agent_framework", "agent-framework"),
+    ("adapters/agno", "agno"),
     ("adapters/google_adk", "google"),
+    ("adapters/haystack", "haystack"),
     ("adapters/langchain", "langgraph"),
     ("adapters/llama_index", "llama-index"),
     ("adapters/llama_index", "workflows"),
     ("adapters/openai_agents", "agents"),
     ("adapters/pydantic_ai", "pydantic-ai-slim"),
+    ("adapters/semantic_kernel", "semantic-kernel"),
+    ("adapters/strands", "strands"),
 }
 
 

@@ -14,9 +14,13 @@ for missing in ("fcntl", "grp", "pwd", "resource", "termios"):
 import toolpost
 ELSEWHERE = {  # adapters of frameworks that are installed in environments of their own
     "agent_framework",
+    "agno",
     "google_adk",
+    "haystack",
     "llama_index",
     "openai_agents",
+    "semantic_kernel",
+    "strands",
 }
 failed = []
 for module in pkgutil.walk_packages(toolpost.__path__, "toolpost."):

@@ -29,8 +29,12 @@ IN_OTHER_ENVIRONMENTS: dict[str, Callable[[], Path | None]] = {
     "agents": python_of_openai_agents,
     # Installed by `make test-frameworks` only.
     "agent_framework": partial(python_of_framework, "agent_framework"),
+    "agno": partial(python_of_framework, "agno"),
     "google.adk": partial(python_of_framework, "google_adk"),
+    "haystack": partial(python_of_framework, "haystack"),
     "llama_index": partial(python_of_framework, "llama_index"),
+    "semantic_kernel": partial(python_of_framework, "semantic_kernel"),
+    "strands": partial(python_of_framework, "strands"),
 }
 NOT_RUN = frozenset({"sh", "toml", "diff", "nginx"})
 

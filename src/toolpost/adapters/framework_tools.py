@@ -48,10 +48,25 @@ class FrameworkTool:
     shown: CompiledSchema
     row: TableTool | None = None
 
+    def __deepcopy__(self, _: dict[int, Any]) -> FrameworkTool:
+        # Frameworks copy agents with their tools: the copies share the Toolbox.
+        return self
+
     @property
     def parameters(self) -> JsonSchema:
         """The schema that the model sees."""
         return self.shown.schema
+
+    @property
+    def asks(self) -> bool:
+        """Whether the policy requires approval for the tool, for frameworks that cannot ask for each call."""
+        if self.row is not None and self.row.unusable:
+            return False
+        registry = self.box.registry
+        return (
+            registry.has(self.tool_name)
+            and self.box.router.policy.verdict(registry.find(self.tool_name).spec).action == "ask"
+        )
 
     async def call(
         self,

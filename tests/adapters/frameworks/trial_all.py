@@ -10,7 +10,7 @@ from tests.docs.blocks import ROOT, blocks, page_name
 from tests.docs.reader import Reader
 
 pytestmark = pytest.mark.programs
-FRAMEWORKS = ["agent_framework", "google_adk", "llama_index"]
+FRAMEWORKS = ["agent_framework", "agno", "google_adk", "haystack", "llama_index", "semantic_kernel", "strands"]
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
