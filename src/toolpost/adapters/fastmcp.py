@@ -53,7 +53,7 @@ def provider(
     only: Iterable[str] | None = None,
     provider: Provider = ANY_PROVIDER,
     wait_s: float | None = None,
-) -> ToolboxProvider:
+) -> FastMCPTools:
     """Return the tools of a Toolbox, or of a table, for `FastMCP(providers=[...])` or `server.add_provider`.
 
     Every request has the tools of the catalog at that time. Calls are for `user`, which may be a function of the
@@ -61,20 +61,20 @@ def provider(
     tools by name, collection or pattern. A retry of a call that waits is answered after at most `wait_s`, by default
     the setting `server.pending_wait_s`.
     """
-    return ToolboxProvider(FrameworkTools(source, user=user, only=only, provider=provider), wait_s)
+    return FastMCPTools(FrameworkTools(source, user=user, only=only, provider=provider), wait_s)
 
 
-class ToolboxProvider(ComponentProvider):
+class FastMCPTools(ComponentProvider):
     """The tools of a Toolbox for a server of FastMCP."""
 
     def __init__(self, listing: FrameworkTools, wait_s: float | None) -> None:
         super().__init__()
         self._listing = listing
         self._wait_s = wait_s
-        self._listed: dict[str, ToolboxTool] = {}
+        self._listed: dict[str, FastMCPTool] = {}
 
     async def _list_tools(self) -> Sequence[Tool]:
-        self._listed = {tool.name: ToolboxTool.of(tool, self._wait_s) for tool in await self._listing.read()}
+        self._listed = {tool.name: FastMCPTool.of(tool, self._wait_s) for tool in await self._listing.read()}
         return list(self._listed.values())
 
     async def _get_tool(self, name: str, version: Any = None) -> Tool | None:
@@ -83,7 +83,7 @@ class ToolboxProvider(ComponentProvider):
         return self._listed.get(name)
 
 
-class ToolboxTool(Tool):
+class FastMCPTool(Tool):
     """A tool that calls a Toolbox, which validates the arguments.
 
     The result of a failed call is an error. The metadata of a result has the outcome as data. A waiting call returns an
@@ -95,7 +95,7 @@ class ToolboxTool(Tool):
     _wait_s: float = PrivateAttr()
 
     @classmethod
-    def of(cls, tool: FrameworkTool, wait_s: float | None) -> ToolboxTool:
+    def of(cls, tool: FrameworkTool, wait_s: float | None) -> FastMCPTool:
         """Return the tool of a server that makes the calls of a tool."""
         made = cls(
             name=tool.name, description=tool.description, parameters=tool.parameters, annotations=_annotations(tool)

@@ -57,7 +57,7 @@ async def plugin(
     arguments, for models whose call ids are unique in a conversation only.
     """
     listed = await FrameworkTools(source, user=user, only=only, provider=_NO_REFERENCES).read()
-    return KernelPlugin(name=name, functions=[ToolboxFunction.of(tool, name, thread) for tool in listed])
+    return KernelPlugin(name=name, functions=[PluginFunction.of(tool, name, thread) for tool in listed])
 
 
 async def wait(
@@ -94,7 +94,7 @@ async def settle(
     return waiting(messages)
 
 
-class ToolboxFunction(KernelFunction):  # type: ignore[misc, unused-ignore]
+class PluginFunction(KernelFunction):  # type: ignore[misc, unused-ignore]
     """A function of the kernel that calls a Toolbox, which validates the arguments.
 
     A failed call raises ToolError, which the kernel shows to the model as an error. The result of a call has the
@@ -107,7 +107,7 @@ class ToolboxFunction(KernelFunction):  # type: ignore[misc, unused-ignore]
     @classmethod
     def of(
         cls, tool: FrameworkTool, plugin_name: str, thread: Callable[[KernelArguments], str] | None
-    ) -> ToolboxFunction:
+    ) -> PluginFunction:
         """Return the function of a plugin that makes the calls of a tool."""
         schema = tool.parameters
         required = schema.get("required", [])
