@@ -84,11 +84,9 @@ async def test_a_call_tells_how_long_it_waited_for_a_slot_even_if_it_never_got_o
         second = asyncio.create_task(box.call("work"))
         await asyncio.sleep(0.02)
         go_on.set()
-        ends = [await first, late, await second]
-        told = [await payloads(box, outcome.run_id) for outcome in ends]
+        await first
+        failed = (await payloads(box, late.run_id))["TOOL_CALL_FAILED"]
+        completed = (await payloads(box, (await second).run_id))["TOOL_CALL_COMPLETED"]
 
-    waits = [
-        (one.get("TOOL_CALL_COMPLETED") or one["TOOL_CALL_FAILED"]).get("queue_ms", 0) >= least
-        for one, least in zip(told, (30, 40, 15), strict=True)
-    ]
-    assert waits == [False, True, True]
+    assert failed["queue_ms"] >= 40
+    assert completed["queue_ms"] >= 15

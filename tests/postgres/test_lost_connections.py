@@ -5,13 +5,14 @@ from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from tests.postgres.cut_link import Moment, linked
 from tests.postgres.server import PASSWORD, PostgreSQL
 from tests.postgres.stores import asking, end_connections, open_store
 from toolpost.auth.keys import FileCipher
-from toolpost.stores.postgres.database import Connection
+from toolpost.stores.postgres.database import Connection, is_lost, roll_back
 from toolpost.stores.postgres.store import open_database
 from toolpost.testing.stores.samples import call_ref, event, intent
 
@@ -43,6 +44,16 @@ async def test_a_commit_whose_answer_is_lost_is_looked_up(
             entry = await store.journal.find("call_1", "")
             assert entry is not None
             assert (entry.result, await store.events.verify()) == ("done", [])
+
+
+@pytest.mark.parametrize("state", ["in a pipeline", "in a transaction"])
+def test_a_connection_that_cannot_end_its_transaction_is_lost(postgres_url: str, state: str) -> None:
+    with psycopg.connect(postgres_url, autocommit=True) as db:
+        db.execute("BEGIN")
+        if state == "in a pipeline":  # as psycopg leaves it if the server ends it at the end of a pipeline
+            db.pgconn.enter_pipeline_mode()
+        roll_back(db)
+        assert is_lost(db) == (state == "in a pipeline")
 
 
 async def test_a_server_that_ends_all_connections_costs_nothing_and_doubles_nothing(

@@ -1,11 +1,13 @@
 """The circuit breaker on a clock of its own."""
 
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from tests.stores.conftest import open_store
 from toolpost import ToolError
+from toolpost.contracts.limits import BreakerStatus
 from toolpost.errors import (
     ToolAuthError,
     ToolCircuitOpenError,
@@ -55,6 +57,31 @@ async def test_it_opens_after_five_failures_in_a_row(breaker: CircuitBreaker, to
         await breaker.admit("api.get")
     assert not refused.value.is_retryable
     assert refused.value.retry_after_s == 30
+
+
+class ReadMidway:
+    """Limits of a store that another task reads while a failure is recorded."""
+
+    def __init__(self, limits: Any, clock: Clock) -> None:
+        self.limits = limits
+        self.breaker = CircuitBreaker("api", self, clock=clock)  # type: ignore[arg-type]
+        self.clock = clock
+
+    async def fail(self, name: str, *, threshold: int, streak: int) -> tuple[BreakerStatus, bool]:
+        read_at, before = self.clock(), await self.limits.read_breaker(name)
+        recorded = await self.limits.fail(name, threshold=threshold, streak=streak)
+        self.breaker.apply(before, read_at=read_at)
+        return cast("tuple[BreakerStatus, bool]", recorded)
+
+
+async def test_a_status_that_is_read_while_a_failure_is_recorded_takes_nothing_back(
+    tmp_path: Path, clock: Clock
+) -> None:
+    async with open_store(tmp_path) as store:
+        breaker = ReadMidway(store.limits, clock).breaker
+        await fail(breaker, 5)
+
+        assert breaker.state == "open"
 
 
 async def test_a_success_between_starts_the_count_again(breaker: CircuitBreaker) -> None:

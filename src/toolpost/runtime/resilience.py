@@ -57,6 +57,7 @@ class CircuitBreaker:
         self._on_state = on_state
         self._background = background or BackgroundTasks()
         self._streak = 0  # consecutive failures of this process
+        self._reports = 0  # failures that are being recorded
         self._incident: object | None = None
         self._opened_at: float | None = None
         self._changed_at = clock()
@@ -78,8 +79,8 @@ class CircuitBreaker:
         return max(0.0, self._opened_at + self.cooldown_s - self._clock())
 
     def apply(self, status: BreakerStatus, *, read_at: float, age_s: float = 0.0) -> None:
-        """Apply a status that was read from the store, unless this process has changed it since."""
-        if read_at >= self._changed_at and not self._is_probing:
+        """Apply a status that was read from the store, unless this process has changed it since, or is changing it."""
+        if read_at >= self._changed_at and not self._reports and not self._is_probing:
             self._set(status, age_s=age_s)
 
     def reset(self) -> None:
@@ -122,10 +123,13 @@ class CircuitBreaker:
             return
         self._incident = incident
         self._streak += 1
+        self._reports += 1
         try:
             status, has_opened = await self._limits.fail(self.key, threshold=self.threshold, streak=self._streak)
         except StoreError:
             status, has_opened = self._count_alone()
+        finally:
+            self._reports -= 1
         self._set(status)
         if has_opened:
             self._on_state("open")

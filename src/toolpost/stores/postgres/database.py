@@ -12,6 +12,7 @@ from typing import Any, Literal, LiteralString, TypeAlias, TypeVar, cast
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import PipelineStatus, TransactionStatus
 
 from toolpost.contracts.errors import ConfigError, StoreError
 
@@ -135,10 +136,15 @@ def is_lost(db: Connection) -> bool:
 
 
 def roll_back(db: Connection) -> None:
-    """End a transaction, if the connection still has one."""
+    """End a transaction, if the connection still has one; a connection that cannot end it is closed."""
     with suppress(psycopg.Error):
         # The statement alone would leave psycopg with names of statements that were never prepared.
         db.rollback()
+    # A connection that the server has ended may stay in a pipeline, and does not look broken.
+    if not db.closed and (
+        db.pgconn.pipeline_status != PipelineStatus.OFF or db.pgconn.transaction_status != TransactionStatus.IDLE
+    ):
+        db.close()
 
 
 def migrate(db: Connection, place: str, folder: Path = MIGRATIONS, *, upto: int | None = None) -> None:
@@ -258,6 +264,7 @@ class PostgresReader:
             try:
                 return work(db)
             except psycopg.OperationalError:
+                roll_back(db)
                 if not is_lost(db) or attempt == _RECONNECTS:
                     raise
             finally:
