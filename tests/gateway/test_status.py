@@ -41,7 +41,7 @@ async def test_the_status_names_sources_processes_queues_and_disk(tmp_path: Path
     assert (source["name"], source["state"]) == ("shop", "down")
     assert source["error"] in status["problems"][0]
     assert (owner["alive"], owner["unfinished"]) == (True, 0)
-    assert [queue["name"] for queue in status["queues"]] == ["events"]
+    assert [queue["name"] for queue in status["queues"]] == ["runs", "tasks", "calls", "events"]
     assert 0 < status["disk"]["free_bytes"] <= status["disk"]["total_bytes"]
     assert (status["runs"], status["pending"]["open"], status["silent"]) == ({"running": 0, "paused": 0}, 0, [])
 
@@ -98,6 +98,11 @@ async def test_metrics_contain_disk_lag_and_processes(gate: Served) -> None:
     assert int(values["disk_total_bytes"]) >= int(values["disk_free_bytes"])
     assert (values['owners{state="alive"}'], values['owners{state="ended"}']) == ("1", "0")
     assert float(values["event_lag_seconds"]) < 60
+    assert [values[f'queue_{name}{{queue="runs"}}'] for name in ("depth", "running", "oldest_seconds")] == [
+        "0",
+        "0",
+        "0",
+    ]
 
 
 async def test_the_status_is_that_of_all_workers(pair: Pair) -> None:

@@ -114,7 +114,6 @@ def _without_gateway(settings: Settings, inspection: StoreInspection | None, rea
         "store": {"writable": None, "reason": None, "write_failures": None, "event_lag_s": None},
         "disk": None if space is None else {"free_bytes": space.free, "total_bytes": space.total},
         "sources": [],
-        "queues": [],
         **known.to_dict(),
         "gateway": None,
     }
@@ -125,7 +124,7 @@ def _print(document: dict[str, Any], output: Output) -> None:
     tables = (
         (["Source", "State", "Tools"], map(_source_row, document["sources"])),
         (["Process", "Machine", "State", "Since", "Unfinished"], map(_owner_row, document["owners"])),
-        (["Queue", "Waiting", "Oldest"], map(_queue_row, document["queues"])),
+        (["Queue", "Waiting", "Running", "Oldest"], map(_queue_row, document["queues"])),
     )
     for columns, rows in tables:
         if listed := list(rows):
@@ -163,8 +162,9 @@ def _owner_row(owner: dict[str, Any]) -> tuple[str, ...]:
     return owner["id"], machine, state, format_time(owner["started_at"]), str(owner["unfinished"])
 
 
-def _queue_row(queue: dict[str, Any]) -> tuple[str, str, str]:
-    return queue["name"], str(queue["waiting"]), "" if queue["oldest_s"] is None else format_age(queue["oldest_s"])
+def _queue_row(queue: dict[str, Any]) -> tuple[str, ...]:
+    oldest = "" if queue["oldest_s"] is None else format_age(queue["oldest_s"])
+    return queue["name"], str(queue["waiting"]), str(queue["running"]), oldest
 
 
 def format_age(seconds: float) -> str:

@@ -123,8 +123,14 @@ async def _store_metrics(box: Toolbox) -> list[Metric]:
     def webhook(name: str, kind: Kind, about: str, key: str) -> Metric:
         return Metric(name, kind, about, "webhook", {name: one[key] for name, one in webhooks.items()})
 
+    waiting = {queue.queue: queue.waiting for queue in status.queues}
+    working = {queue.queue: queue.running for queue in status.queues}
+    ages = {one.queue: 0.0 if one.oldest_at is None else max(0.0, status.at - one.oldest_at) for one in status.queues}
     return [
         *metrics,
+        Metric("queue_depth", "gauge", "Jobs that wait in a queue", "queue", waiting),
+        Metric("queue_running", "gauge", "Jobs of a queue that run", "queue", working),
+        Metric("queue_oldest_seconds", "gauge", "Age of the oldest waiting job", "queue", ages),
         Metric("pending_actions", "gauge", "Open pending actions", "", {"": status.pending}),
         Metric("pending_oldest_seconds", "gauge", "Age of the oldest open action", "", {"": status.oldest_pending_s}),
         Metric("open_runs", "gauge", "Runs that have not ended, by their status", "status", runs),

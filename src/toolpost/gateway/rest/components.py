@@ -881,6 +881,7 @@ COMPONENTS: dict[str, Any] = {
                     {
                         "name": TEXT,
                         "waiting": {**_COUNT, "description": "Entries that wait"},
+                        "running": {**_COUNT, "description": "Jobs that run"},
                         "oldest_s": {**_MAYBE_NUMBER, "description": "The age of the oldest one, if it is known"},
                     }
                 )

@@ -39,11 +39,11 @@ async def show_status(request: RestRequest) -> Response:
     except StoreError as error:
         stored, reason, webhooks = None, write_problem(box) or box.redactor.text(error.message), []
     space = disk_space(box)
-    queues = [{"name": "events", "waiting": own["events_waiting"], "oldest_s": None}]
-    queues += [{"name": f"webhook {one['name']}", "waiting": one["behind"], "oldest_s": None} for one in webhooks]
+    events = {"name": "events", "waiting": own["events_waiting"], "running": 0, "oldest_s": None}
+    queues = [events, *({**events, "name": f"webhook {one['name']}", "waiting": one["behind"]} for one in webhooks)]
     problems = list(_problems(box, own, stored, reason))
     state = "stopping" if service.is_stopping else "unavailable" if reason else "degraded" if problems else "ready"
-    known = stored or StoreStatus(at=time.time())
+    counts = (stored or StoreStatus(at=time.time())).to_dict()
     return JsonResponse(
         {
             "status": state,
@@ -60,8 +60,8 @@ async def show_status(request: RestRequest) -> Response:
             },
             "disk": None if space is None else {"free_bytes": space.free, "total_bytes": space.total},
             "sources": own["sources"],
-            "queues": queues,
-            **known.to_dict(),
+            **counts,
+            "queues": [*counts["queues"], *queues],
         }
     )
 

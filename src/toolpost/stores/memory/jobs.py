@@ -141,6 +141,12 @@ class MemoryJobStore:
         running = sum(one.status == "running" for one in of_queue)
         return QueueDepth(queue, len(waiting), running, min(waiting, default=None))
 
+    def flow(self, queue: QueueName, *, after: float) -> tuple[int, int]:
+        """Return how many jobs of a queue were stored, and how many ended, after a time."""
+        of_queue = [one for one in self.jobs.values() if one.queue == queue]
+        ended = sum(self.ended_at.get(one.id, 0.0) > after for one in of_queue)
+        return sum(one.created_at > after for one in of_queue), ended
+
     async def wait(self, known: object = None, *, timeout_s: float) -> object:
         return await self._changes.wait_for([JOBS], known, timeout_s=timeout_s)
 

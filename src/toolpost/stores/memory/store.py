@@ -13,9 +13,11 @@ from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import PendingAction
 from toolpost.contracts.storage import IdKind, JournalEntry, Retention, Store
 from toolpost.contracts.store_status import (
+    FLOW_S,
     MOST_SILENT,
     SILENT_S,
     OwnerStatus,
+    QueueStatus,
     SilentRun,
     StoreInspection,
     StoreStatus,
@@ -115,6 +117,7 @@ class MemoryStore:
         running = [head for head in open_heads if head.status == "running"]
         asked = self.pending.asked()
         silent = sorted((head for head in running if head.updated_at < at - SILENT_S), key=lambda one: one.updated_at)
+        depths = await self.jobs.depth()
         return StoreStatus(
             at=at,
             owners=[OwnerStatus(id=self.owner_id, is_alive=True, unfinished=len(running))],
@@ -133,6 +136,7 @@ class MemoryStore:
                 for head in silent[:MOST_SILENT]
             ],
             uncounted_since=await self.metrics.uncounted_since(),
+            queues=[QueueStatus(*one, *self.jobs.flow(one.queue, after=at - FLOW_S)) for one in depths],
         )
 
     async def prune(self, retention: Retention, *, now: float) -> dict[str, int]:

@@ -70,7 +70,7 @@ def inspect_database(
             key = read_log_key(encrypted, RowCipher(make_cipher(folder)))
             if key is None:
                 return None
-            status = read_status(PostgresStatements(db), list_owners(db), at=clock.wall())
+            status = read_status(PostgresStatements(db), list_owners(db), at=clock.wall(), schema=read_version(db))
     except psycopg.Error as error:
         raise database.explain(error) from error
     return StoreInspection(status, key.mac)

@@ -7,7 +7,16 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from toolpost.contracts.store_status import MOST_SILENT, SILENT_S, OwnerStatus, SilentRun, StoreStatus
+from toolpost.contracts.jobs import QUEUES
+from toolpost.contracts.store_status import (
+    FLOW_S,
+    MOST_SILENT,
+    SILENT_S,
+    OwnerStatus,
+    QueueStatus,
+    SilentRun,
+    StoreStatus,
+)
 from toolpost.stores.sql.database import Statements
 
 # Calls that wait for a nested call do not count. The ID of a nested call begins with that of its parent and a dot; "/"
@@ -28,10 +37,16 @@ WHERE open_calls > 0 AND status = 'running' AND updated_at < :before ORDER BY up
 _UNCOUNTED = """
 SELECT last_at FROM segments WHERE last_id > (SELECT position FROM metrics_position) ORDER BY last_id LIMIT 1
 """
+_QUEUES = """
+SELECT queue, count(*) FILTER (WHERE status = 'waiting'), count(*) FILTER (WHERE status = 'running'),
+    min(created_at) FILTER (WHERE status = 'waiting'), count(*) FILTER (WHERE created_at > :after), count(ended_at)
+FROM jobs WHERE status IN ('waiting', 'running') OR ended_at > :after GROUP BY queue
+"""
+WITH_JOBS = 2  # the version of the schema since when there are jobs
 
 
-def read_status(db: Statements, owners: Iterable[OwnerStatus], *, at: float) -> StoreStatus:
-    """Return the status of a database, given the processes that have it open."""
+def read_status(db: Statements, owners: Iterable[OwnerStatus], *, at: float, schema: int = WITH_JOBS) -> StoreStatus:
+    """Return the status of a database with a version of the schema, given the processes that have it open."""
     pending, oldest_pending_at = db.execute(_PENDING).fetchone()
     runs = [(owner, status, count) for owner, status, count in db.execute(_RUNS)]
     silent = db.execute(_SILENT, {"before": at - SILENT_S}).fetchall()
@@ -45,7 +60,13 @@ def read_status(db: Statements, owners: Iterable[OwnerStatus], *, at: float) -> 
         paused=sum(count for _, status, count in runs if status == "paused"),
         silent=[SilentRun(**dict(zip(SilentRun.__struct_fields__, row, strict=True))) for row in silent],
         uncounted_since=None if uncounted is None else uncounted[0],
+        queues=_read_queues(db, at) if schema >= WITH_JOBS else [],
     )
+
+
+def _read_queues(db: Statements, at: float) -> list[QueueStatus]:
+    found = {row[0]: row for row in db.execute(_QUEUES, {"after": at - FLOW_S})}
+    return [QueueStatus(*found.get(queue, (queue, 0, 0, None, 0, 0))) for queue in QUEUES]
 
 
 def _with_work(db: Statements, owners: Iterable[OwnerStatus], running: Counter[str]) -> list[OwnerStatus]:

@@ -66,7 +66,8 @@ def inspect_folder(
             key = read_log_key(encrypted, RowCipher(make_cipher(folder)))
             if key is None:
                 return None
-            status = read_status(SQLiteStatements(db), list_owners(folder / OWNERS), at=clock.wall())
+            owners = list_owners(folder / OWNERS)
+            status = read_status(SQLiteStatements(db), owners, at=clock.wall(), schema=read_version(db))
     except sqlite3.Error as error:
         raise store_error(error, path) from error
     return StoreInspection(status, key.mac)

@@ -1,8 +1,10 @@
 """Tests of the status of a store for operators."""
 
+from toolpost.contracts.jobs import QUEUES, QueueLimits, TakeLimits
 from toolpost.contracts.storage import Store
-from toolpost.contracts.store_status import SILENT_S
+from toolpost.contracts.store_status import FLOW_S, SILENT_S, SLOW_QUEUE_S, status_problems
 from toolpost.testing.stores.base import StoreFixtures, emit
+from toolpost.testing.stores.jobs import job
 from toolpost.testing.stores.samples import ANN, EVE, PAUSED, REQUESTED, call_ref, event, question, whole_run
 
 
@@ -59,3 +61,23 @@ class StatusTests(StoreFixtures):
         assert before.uncounted_since == now - 30.0
         assert before.event_lag_s >= 30.0
         assert (after.uncounted_since, after.event_lag_s) == (None, 0.0)
+
+    async def test_jobs_are_counted_by_queue(self, store: Store) -> None:
+        now = (await store.status()).at
+        for number, created_at in enumerate((now - FLOW_S - 60.0, now - 30.0, now - 20.0)):
+            await store.jobs.add(job(f"run_{number}", created_at=created_at), limits=QueueLimits())
+        (taken,) = await store.jobs.take(["calls"], limits=TakeLimits(free=1))
+        before = {one.queue: one for one in (await store.status()).queues}["calls"]
+        await store.jobs.finish(taken.id, "done")
+        after = {one.queue: one for one in (await store.status()).queues}["calls"]
+
+        assert [len((await store.status()).queues), taken.run_id] == [len(QUEUES), "run_0"]
+        assert tuple(before) == ("calls", 2, 1, now - 30.0, 2, 0)
+        assert (after.waiting, after.running, after.ended) == (2, 0, 1)
+
+    async def test_a_queue_with_an_old_job_is_a_problem(self, store: Store) -> None:
+        now = (await store.status()).at
+        await store.jobs.add(job(created_at=now - SLOW_QUEUE_S - 60.0), limits=QueueLimits())
+        (problem,) = status_problems(await store.status())
+
+        assert problem.startswith("queue 'calls' grows: 1 jobs wait, the oldest for 6 min, and 0 are running")
