@@ -2326,6 +2326,8 @@ export interface components {
                 name: string;
                 /** @description Entries that wait */
                 waiting: number;
+                /** @description Jobs that run */
+                running: number;
                 /** @description The age of the oldest one, if it is known */
                 oldest_s: number | null;
             }[];
