@@ -20,7 +20,7 @@ from tests.postgres.databases import drop_database, new_database
 from tests.postgres.in_place_of_sqlite import InPlaceOfSQLite
 from tests.postgres.server import NotStartedError, PostgreSQL, running
 from tests.process_state import ProcessState
-from tests.programs import UNMARKED, WATCH
+from tests.programs import UNMARKED, WATCH, keep_modules
 from toolpost import __path__
 from toolpost.catalog.threads import idle_workers
 from toolpost.contracts.errors import ConfigError
@@ -33,6 +33,7 @@ settings.register_profile("ci", settings.get_profile("here"), derandomize=True)
 settings.register_profile("quick", settings.get_profile("here"), max_examples=25)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
 WATCH.begin()
+keep_modules()
 
 
 @pytest.fixture(scope="session", autouse=True)

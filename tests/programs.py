@@ -3,9 +3,12 @@
 import os
 import subprocess
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import wraps
 from pathlib import Path
 from typing import Any
+
+from coverage import inorout
 
 LOOKING = {"cc", "gcc", "ld", "ldconfig", "objdump"}  # by which ctypes looks for a library when a package is imported
 UNMARKED = "This test starts a program. Mark it, so that `make quick` leaves it out: @pytest.mark.programs"
@@ -51,3 +54,12 @@ def _is_program(_: object, args: Any, *__: object, **___: object) -> bool:
 
 
 WATCH = Watch()
+
+
+def keep_modules() -> None:
+    """Let coverage keep what other threads import.
+
+    Whenever `sys.path` changes, it drops every module that appeared while it imported the packages that it measures.
+    Here it measures a folder and imports none.
+    """
+    inorout.sys_modules_saved = nullcontext  # type: ignore[attr-defined]

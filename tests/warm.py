@@ -27,7 +27,7 @@ from typing import IO, Any, NoReturn, Self
 
 from coverage import process_startup
 
-from tests.programs import WATCH
+from tests.programs import WATCH, keep_modules
 from tests.stand_in import ask
 from toolpost import Settings, cli
 
@@ -264,6 +264,7 @@ def become(order: dict[str, Any], streams: Sequence[int]) -> NoReturn:
     sys.argv[:] = order["arguments"]
     if os.environ.pop("WHOLE_END", ""):
         atexit.unregister(leaving)
+    keep_modules()
     process_startup()  # coverage, where the environment asks for it
     try:
         runpy.run_path(sys.argv[0], run_name="__main__")
