@@ -62,4 +62,4 @@ def keep_modules() -> None:
     Whenever `sys.path` changes, it drops every module that appeared while it imported the packages that it measures.
     Here it measures a folder and imports none.
     """
-    inorout.sys_modules_saved = nullcontext  # type: ignore[attr-defined]
+    vars(inorout)["sys_modules_saved"] = nullcontext
