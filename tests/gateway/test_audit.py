@@ -1,9 +1,11 @@
 """The audit trail: who called what, who allowed it and what came of it, without secrets, and proof against changes."""
 
+import asyncio
 import csv
 import io
 import json
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -118,6 +120,30 @@ async def test_the_trail_is_a_table_with_the_same_filters_and_no_formulas(tmp_pa
     bots = [json.loads(line) for line in lines.text.splitlines()]
     assert [event["user"] for event in bots] == ["bot"] * 3
     assert bots[-1]["hash"] == table[1]["hash"]
+
+
+async def test_the_verification_of_a_long_trail_says_how_far_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with served(tmp_path / "data", [add]) as gate:
+        await gate.box.call("add", {"a": 1, "b": 1}, user="acme:olga")
+        half, verify = asyncio.Event(), gate.box.store.events.verify
+
+        async def slow(run_id: str | None, *, tenant: str, on_progress: Callable[[int, int], None]) -> list[str]:
+            on_progress(1, 2)
+            await half.wait()
+            return await verify(run_id, tenant=tenant, on_progress=on_progress)
+
+        monkeypatch.setattr(gate.box.store.events, "verify", slow)
+        lines: list[Any] = []
+        async with gate.http.stream("GET", "/api/v1/audit", params={"verify": "progress"}) as reply:
+            async for line in reply.aiter_lines():
+                lines.append(json.loads(line))
+                half.set()
+        whole = [line.get("status", line.get("type")) for line in lines]
+
+    assert lines[0] == {"status": "verifying", "verified": 1, "runs": 2}
+    assert whole[-4:] == ["TOOL_CALL_REQUESTED", "TOOL_CALL_STARTED", "TOOL_CALL_COMPLETED", "verified"]
 
 
 async def test_one_run_of_the_trail_is_verified_and_a_table_has_no_place_for_that(tmp_path: Path) -> None:

@@ -21,14 +21,8 @@ export interface EventPage {
   next: number | null;
 }
 
-export interface Verification {
-  status: 'verified' | 'changed';
-  problems: string[];
-}
-
 const PAGE = 200;
 const LATEST = 100;
-const NO_EVENTS = String(Number.MAX_SAFE_INTEGER);
 
 /** The events that match, the newest first, page by page. */
 export const eventPagesQuery = (filters: EventFilters) =>
@@ -61,15 +55,6 @@ export async function exportEvents(filters: EventFilters, format: 'jsonl' | 'csv
   const query = parametersOf(filters);
   query.set('format', format);
   return (await send(requestTo(`/api/v1/audit?${query.toString()}`))).blob();
-}
-
-/** Check the hashes of the event log, or of one run. The export of no events ends with the result. */
-export async function verifyEvents(run: string | undefined): Promise<Verification> {
-  const query = parametersOf({ run });
-  query.set('verify', 'yes');
-  query.set('after', NO_EVENTS);
-  const text = await (await send(requestTo(`/api/v1/audit?${query.toString()}`))).text();
-  return JSON.parse(text.trim().split('\n').at(-1) ?? '') as Verification;
 }
 
 function parametersOf(filters: EventFilters): URLSearchParams {

@@ -6,8 +6,8 @@ exactly one claimant in any number of processes; nothing is visible across tenan
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Struct
 
@@ -33,6 +33,7 @@ from toolpost.contracts.store_status import StoreStatus
 
 TokenStatus = Literal["live", "doubtful", "revoked"]
 IdKind = Literal["pending", "open_pending", "run", "call", "artifact", "caller_key"]  # "call": runs, and their calls
+OnProgress: TypeAlias = Callable[[int, int], None]  # the number of finished items, and of all
 ARTIFACTS = "artifact://"  # the prefix of an artifact's URI
 
 
@@ -226,10 +227,13 @@ class EventLog(EventSink, Protocol):
         """Return the calls of a run that have not ended, innermost first, each as a separate summary."""
         ...
 
-    async def verify(self, run_id: str | None = None, *, tenant: str | None = None) -> list[str]:
+    async def verify(
+        self, run_id: str | None = None, *, tenant: str | None = None, on_progress: OnProgress | None = None
+    ) -> list[str]:
         """Return the signs of tampering in a run, or in the whole log, and the number of runs in the log.
 
-        With a tenant, runs of other tenants are not mentioned. Erased and pruned events verify.
+        With a tenant, runs of other tenants are not mentioned. Erased and pruned events verify. `on_progress` is called
+        with the number of verified runs and of all runs, from any thread; not for a single run.
         """
         ...
 

@@ -1,7 +1,8 @@
 import { useMutation } from '@tanstack/react-query';
 import { useState } from 'react';
 
-import { exportEvents, verifyEvents, type EventFilters, type Verification } from '../../api/audit';
+import { exportEvents, type EventFilters } from '../../api/audit';
+import { verifyEvents, type Verification } from '../../api/verification';
 import { saveBlob } from '../../api/artifacts';
 import { useMe } from '../../api/session';
 import { Button } from '../../ui/Button';
@@ -24,7 +25,12 @@ export function AuditActions({ filters }: { filters: EventFilters }) {
     mutationFn: async (format: keyof typeof NAMES) => saveBlob(await exportEvents(filters, format), NAMES[format]),
     onError: () => setIsShown(true),
   });
-  const verify = useMutation({ mutationFn: () => verifyEvents(filters.run), onSettled: () => setIsShown(true) });
+  const [part, setPart] = useState(0);
+  const verify = useMutation({
+    onMutate: () => setPart(0),
+    mutationFn: () => verifyEvents(filters.run, setPart),
+    onSettled: () => setIsShown(true),
+  });
   if (!scopes.includes('admin')) return <span className="faint t12">{words.needsAdmin}</span>;
   const close = () => {
     setIsShown(false);
@@ -34,7 +40,7 @@ export function AuditActions({ filters }: { filters: EventFilters }) {
   return (
     <>
       <Button disabled={verify.isPending} onClick={() => verify.mutate()}>
-        {verify.isPending ? words.verifying : words.verify}
+        {verify.isPending ? words.verifying(part) : words.verify}
       </Button>
       <Menu
         trigger={

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 from datetime import UTC, datetime
 from io import StringIO
@@ -23,7 +24,6 @@ from toolpost.gateway.rest.event_filters import (
 )
 from toolpost.gateway.rest.event_stream import in_turns
 from toolpost.gateway.rest.operations import Operations, RestRequest, json_bytes
-from toolpost.gateway.rest.pages import YES_NO
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 OPERATIONS = Operations("events")
 _LINES, _CSV = "application/x-ndjson", "text/csv"
 _COLUMNS = ("id", "at", "type", "tool", "user", "run_id", "seq", "call_id", "payload", "hash")
+_PROGRESS_S = 0.5
 # Spreadsheets run a cell that begins with one of these, also in its full-width form.
 _FORMULA = (*"=+-@", *"\uff1d\uff0b\uff0d\uff20", "\t", "\r", "\n")
 
@@ -49,7 +50,12 @@ _FORMULA = (*"=+-@", *"\uff1d\uff0b\uff0d\uff20", "\t", "\r", "\n")
         "type": TYPE_FILTER,
         **TIME_FILTERS,
         "after": AFTER,
-        "verify": YES_NO,
+        "verify": {
+            "type": "string",
+            "enum": ["no", "yes", "progress"],
+            "default": "no",
+            "description": "`progress`: also send lines with the number of verified runs, while it takes",
+        },
     },
     answers={200: {_LINES: {"type": "string"}, _CSV: {"type": "string"}}},
     problems=(404,),
@@ -57,19 +63,41 @@ _FORMULA = (*"=+-@", *"\uff1d\uff0b\uff0d\uff20", "\t", "\r", "\n")
 async def export_audit(request: RestRequest) -> Response:
     """Export events of the tenant with their hashes as JSON lines or CSV, and verify the event log or one run."""
     query, log = request.query, request.box.store.events
-    run_id, verifies = query.get("run"), query["verify"] == "yes"
+    run_id, verify = query.get("run"), query["verify"]
     if run_id is not None:
         await find_run(request, run_id)
     only = read_filter(request)
-    if verifies and query["format"] == "csv":
+    if verify != "no" and query["format"] == "csv":
         detail = "a table has no place for the result of `verify`: omit `verify`, or use `format=jsonl`"
         raise Problem(400, "not_in_csv", detail)
-    problems = await log.verify(run_id, tenant=request.tenant) if verifies else None
+    problems = await log.verify(run_id, tenant=request.tenant) if verify == "yes" else None
     events = events_after(log, query.get("after", 0), tenant=request.tenant, run_id=run_id, only=only)
     if query["format"] == "csv":
         headers = {"Content-Disposition": 'attachment; filename="events.csv"'}
         return StreamingResponse(in_turns(_rows(events)), media_type=_CSV, headers=headers)
-    return StreamingResponse(in_turns(_lines(events, problems)), media_type=_LINES)
+    lines = _lines(events, problems) if verify != "progress" else _verified_lines(request, run_id, events)
+    return StreamingResponse(in_turns(lines), media_type=_LINES)
+
+
+async def _verified_lines(
+    request: RestRequest, run_id: str | None, events: AsyncIterator[StoredEvent]
+) -> AsyncGenerator[bytes]:
+    """Yield lines of progress while the log is verified, then those of the events and of the result."""
+    verified, runs = 0, 0
+
+    def note(done: int, of: int) -> None:
+        nonlocal verified, runs
+        verified, runs = done, of
+
+    log = request.box.store.events
+    verifying = asyncio.ensure_future(log.verify(run_id, tenant=request.tenant, on_progress=note))
+    try:
+        while not (await asyncio.wait({verifying}, timeout=_PROGRESS_S))[0]:
+            yield json_bytes({"status": "verifying", "verified": verified, "runs": runs}) + b"\n"
+    finally:
+        verifying.cancel()
+    async for line in _lines(events, await verifying):
+        yield line
 
 
 async def _lines(events: AsyncIterator[StoredEvent], problems: list[str] | None) -> AsyncGenerator[bytes]:

@@ -23,7 +23,7 @@ from toolpost.contracts.events import (
     StoredEvent,
 )
 from toolpost.contracts.principal import Principal
-from toolpost.contracts.storage import WriteHealth
+from toolpost.contracts.storage import OnProgress, WriteHealth
 from toolpost.stores.chain import KEY_BYTES, LogKey, Segment
 from toolpost.stores.changes import Changes, Topic
 from toolpost.stores.event_rendering import are_ascii, escape_call_ids, escape_surrogates, render_events
@@ -161,7 +161,9 @@ class MemoryEventLog:
         with self._lock:
             return [call for run in runs for call in find_open_calls(run.events())]
 
-    async def verify(self, run_id: str | None = None, *, tenant: str | None = None) -> list[str]:
+    async def verify(
+        self, run_id: str | None = None, *, tenant: str | None = None, on_progress: OnProgress | None = None
+    ) -> list[str]:
         """Check the chain of runs; no other process can remove one."""
         runs = self.collect_runs()
         own = [run for (of, _), run in runs.by_name.items() if tenant in (None, of)]
@@ -169,7 +171,10 @@ class MemoryEventLog:
         if run_id is not None and not chains:
             return [f"there is no run {run_id!r}"]
         with self._lock:
-            return [problem for run in chains for problem in run.find_breaks()]
+            problems = [problem for run in chains for problem in run.find_breaks()]
+        if on_progress is not None and run_id is None:
+            on_progress(len(chains), len(chains))
+        return problems
 
     def forget(self, who: Principal) -> dict[str, int]:
         """Erase a user from events and runs; return the number of each."""

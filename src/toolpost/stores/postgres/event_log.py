@@ -22,7 +22,7 @@ from toolpost.contracts.events import (
     RunSummary,
     StoredEvent,
 )
-from toolpost.contracts.storage import WriteHealth
+from toolpost.contracts.storage import OnProgress, WriteHealth
 from toolpost.stores.chain import Segment
 from toolpost.stores.ledger import Ledger
 from toolpost.stores.postgres.changes import HORIZON
@@ -234,7 +234,9 @@ class PostgresEventLog:
         rows = await self._shared.reader.query(lambda db: list(_find(db, "", values, newest=False)))
         return find_open_calls(event for row in rows for event in Segment(*row).unpack())
 
-    async def verify(self, run_id: str | None = None, *, tenant: str | None = None) -> list[str]:
+    async def verify(
+        self, run_id: str | None = None, *, tenant: str | None = None, on_progress: OnProgress | None = None
+    ) -> list[str]:
         await self._shared.writer.flush()
         key, cipher = self._shared.key, self._shared.cipher
 
@@ -245,7 +247,7 @@ class PostgresEventLog:
                 with db.transaction():
                     if run_id is not None:
                         return verify_run(shared, key, cipher, run_id, tenant)
-                    return verify_log(shared, _load_ledgers(db, Ledger(key)), cipher, tenant)
+                    return verify_log(shared, _load_ledgers(db, Ledger(key)), cipher, tenant, on_progress)
             finally:
                 db.isolation_level = None
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Container, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolpost.contracts.callers import CALLER_KEY_RUN
 from toolpost.contracts.events import JOURNALED, EventCode, StoredEvent
@@ -20,6 +20,9 @@ from toolpost.stores.ledger import Ledger
 from toolpost.stores.pending_rows import STATUS_COLUMNS, status_mac
 from toolpost.stores.run_heads import ASKED, RunHead, find_second_answers, join_codes
 from toolpost.stores.sql.database import SQLConnection, where
+
+if TYPE_CHECKING:
+    from toolpost.contracts.storage import OnProgress
 
 _HEADS = """
 SELECT nr, run_id, tenant, "user", tool_name, status, started_at, updated_at, last_seq, mac, root_call, open_calls
@@ -45,7 +48,9 @@ _KEY_EVENTS = "SELECT events FROM segments JOIN runs ON runs.nr = segments.run W
 _ENDED = frozenset({int(EventCode.TOOL_CALL_COMPLETED), int(EventCode.TOOL_CALL_FAILED)})
 
 
-def verify_log(db: SQLConnection, ledger: Ledger, cipher: RowCipher, tenant: str | None) -> list[str]:
+def verify_log(
+    db: SQLConnection, ledger: Ledger, cipher: RowCipher, tenant: str | None, on_progress: OnProgress | None = None
+) -> list[str]:
     """Return the problems of the whole log: missing or added runs, the problems of each run, and changed rows.
 
     `ledger` contains what the log should contain. With a tenant, problems of other tenants' runs are not reported.
@@ -53,7 +58,10 @@ def verify_log(db: SQLConnection, ledger: Ledger, cipher: RowCipher, tenant: str
     key = ledger.key
     heads = [RunHead(*row) for row in db.execute(f"{_HEADS} ORDER BY nr")]
     problems = ledger.find_breaks([head.mac for head in heads])
-    for head, found in _verify_heads(db, key, [head for head in heads if tenant in (None, head.tenant)]):
+    heads = [head for head in heads if tenant in (None, head.tenant)]
+    for verified, (head, found) in enumerate(_verify_heads(db, key, heads), 1):
+        if on_progress is not None and (verified % _RUNS_A_QUERY == 0 or verified == len(heads)):
+            on_progress(verified, len(heads))
         problems += [f"run {head.run_id!r} of {head.tenant!r}: {problem}" for problem in found]
     for nr, count in db.execute(_STRAY_SEGMENTS):
         problems.append(f"run number {nr}: it has no record, but {count} {'row' if count == 1 else 'rows'} of events")

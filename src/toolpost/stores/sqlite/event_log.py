@@ -20,7 +20,7 @@ from toolpost.contracts.events import (
     RunSummary,
     StoredEvent,
 )
-from toolpost.contracts.storage import WriteHealth
+from toolpost.contracts.storage import OnProgress, WriteHealth
 from toolpost.stores.chain import Segment
 from toolpost.stores.ledger import Ledger
 from toolpost.stores.run_details import describe_run, read_facts
@@ -243,7 +243,9 @@ class SQLiteEventLog:
         rows = await self._shared.reader.query(lambda db: db.execute(sql, values).fetchall())
         return find_open_calls(event for row in rows for event in Segment(*row).unpack())
 
-    async def verify(self, run_id: str | None = None, *, tenant: str | None = None) -> list[str]:
+    async def verify(
+        self, run_id: str | None = None, *, tenant: str | None = None, on_progress: OnProgress | None = None
+    ) -> list[str]:
         await self._shared.writer.flush()
         key, cipher = self._shared.appender.ledger.key, self._shared.cipher
 
@@ -255,7 +257,7 @@ class SQLiteEventLog:
                     return verify_run(shared, key, cipher, run_id, tenant)
                 ledger = Ledger(key)
                 load_ledger(db, ledger)
-                return verify_log(shared, ledger, cipher, tenant)
+                return verify_log(shared, ledger, cipher, tenant, on_progress)
             finally:
                 db.execute("ROLLBACK")
 

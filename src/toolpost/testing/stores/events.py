@@ -296,6 +296,15 @@ class EventLogTests(StoreFixtures):
         assert await store.events.verify("shared") == await store.events.verify() == []
         assert await store.events.verify("run_x") == ["there is no run 'run_x'"]
 
+    async def test_verification_reports_its_progress(self, store: Store) -> None:
+        for number in range(203):
+            await emit(store, *whole_run(f"run_{number}", who=ANN if number else EVE))
+        seen: list[tuple[int, int]] = []
+
+        assert await store.events.verify(tenant="acme", on_progress=lambda done, of: seen.append((done, of))) == []
+        assert seen[-1] == (202, 202)
+        assert seen == sorted(set(seen))
+
     async def test_ids_and_times_that_cannot_be_stored_are_replaced(self, store: Store) -> None:
         await emit(store, event(call=call_ref("run_\ud800", "call_\udfff"), at=float("nan")))
         await emit(store, event(call=call_ref("run_\ud800", "call_é")))
