@@ -46,6 +46,8 @@ export const words = {
     insecure: 'This connection is not encrypted. Serve the gateway over https to protect the session.',
     otherPerson: 'You are signed in as someone else',
     goOnAs: (now: string, next: string) => `You are ${now}. The link signs in ${next}.`,
+    linkOf: (next: string) => `The link signs in ${next}`,
+    onlyIfYou: 'Continue only if this is you. If another person sent you the link, you would act in their name.',
     goOn: (next: string) => `Continue as ${next}`,
     stay: (now: string) => `Stay ${now}`,
     ticketFailed: 'The sign-in link did not work',

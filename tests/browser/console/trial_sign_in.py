@@ -1,5 +1,7 @@
 """Sessions of people: at a real issuer, ended by themselves or by others, and out of reach of another port."""
 
+import asyncio
+import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,8 +14,12 @@ from playwright.async_api import expect
 from tests.auth.oauth.provider import RESOURCE, provider
 from tests.browser.console.conftest import Guest
 from tests.browser.console.desk import Desk, open_desk
-from tests.browser.console.visitor import ConsoleVisitor, answer, consents, enters, live, press, storage
+from tests.browser.console.visitor import ConsoleVisitor, answer, axe, consents, enters, live, press, storage
 from tests.wire.site import Site, reply
+from toolpost.contracts.callers import Caller
+from toolpost.contracts.principal import Principal
+from toolpost.gateway.caller_keys import create_caller_key
+from toolpost.gateway.sessions import issue_ticket
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.programs, pytest.mark.slow]
 
@@ -25,6 +31,7 @@ CLIENT: dict[str, Any] = {
 }
 FONTS = "fonts.googleapis.com"  # of the pages of oidc-provider
 WITH_THE_ISSUER = "Continue with your organization"
+MALLORY = Principal.parse("acme:mallory")
 
 
 @pytest.fixture(scope="module")
@@ -122,6 +129,31 @@ async def test_a_person_who_signs_in_over_another_sees_nothing_of_the_other(desk
 
     await expect(tab.get_by_role("button", name="acme:olga")).to_be_visible()
     await expect(tab.get_by_role("button", name="acme:bob")).to_have_count(0)
+
+
+async def test_a_link_with_the_sign_in_of_another_person_asks_before_it_signs_anybody_in(
+    desk: Desk, guest: Guest
+) -> None:
+    box, ann = desk.gate.box, await guest(desk.url)
+    key, _ = await create_caller_key(box, "theirs", MALLORY, ("call", "answer"), by=str(MALLORY), person=True)
+    mallory = Caller(f"key:{key.id}", MALLORY, frozenset(), grants=key.scopes)
+    links = [(await issue_ticket(box.store.sessions, mallory, now=time.time()))[1] for _ in range(2)]
+    tab = await ann.opens(f"/approvals#t={links[0]}")
+    await expect(tab.get_by_role("heading", name="The link signs in acme:mallory")).to_be_visible()
+    found = await axe(tab)
+    await tab.get_by_role("button", name="Sign in another way").click()
+    await expect(tab.get_by_label("Key", exact=True)).to_be_visible()
+    kept = await storage(tab)
+    await expect(tab.get_by_role("heading", name="Sign in", exact=True)).to_be_visible()
+    async with asyncio.timeout(30):
+        while await box.store.sessions.list(tenant="acme"):
+            await asyncio.sleep(0.01)
+    tab = await ann.opens(f"/approvals#t={links[1]}")
+    await tab.get_by_role("button", name="Continue as acme:mallory").click()
+    await expect(tab.get_by_role("button", name="acme:mallory")).to_be_visible()
+
+    assert found == []
+    assert "toolpost.session" not in kept
 
 
 BLOCKED = "net::ERR_FAILED"

@@ -8,7 +8,7 @@ vi.mock('../../api/address', () => ({
   ORIGIN: 'https://example.com',
   BASE_URL: 'https://example.com/tools-gateway',
 }));
-vi.mock('./issuer', () => ({ useIssuer: () => true }));
+vi.mock('./issuer', () => ({ useIssuer: () => true, noteStart: () => undefined }));
 
 it('returns from the issuer to the page below the prefix of a proxy', () => {
   history.replaceState(null, '', '/tools-gateway/runs?status=failed');

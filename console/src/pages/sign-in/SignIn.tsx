@@ -12,7 +12,7 @@ import { Field, Input } from '../../ui/Field';
 import { Foreign } from '../../ui/Foreign';
 import { Mark } from '../../ui/Mark';
 import { words } from '../../words';
-import { useIssuer } from './issuer';
+import { noteStart, useIssuer } from './issuer';
 import styles from './SignIn.module.css';
 import { confirmTicket, forgetTicket, type TicketState } from './ticket';
 
@@ -56,7 +56,7 @@ function IssuerWay() {
   const to = location.pathname.slice(BASE_PATH.length) + location.search; // the gateway adds the prefix
   return (
     <>
-      <a className={buttonClasses('primary', 'l')} href={`${BASE_URL}/sign-in/start?to=${encodeURIComponent(to)}`}>
+      <a className={buttonClasses('primary', 'l')} href={`${BASE_URL}/sign-in/start?to=${encodeURIComponent(to)}`} onClick={noteStart}>
         {say.withIssuer}
       </a>
       <div className={styles.or}>{say.or}</div>
@@ -115,16 +115,16 @@ function KeyWay({ secondary }: { secondary: boolean }) {
 }
 
 function ConfirmPerson({ opened }: { opened: OpenedSession }) {
-  const now = lastSession()?.me.user ?? '';
+  const now = lastSession()?.me.user;
   return (
-    <Question title={say.otherPerson}>
-      <p className={styles.text}>{say.goOnAs(now, opened.me.user)}</p>
+    <Question title={now === undefined ? say.linkOf(opened.me.user) : say.otherPerson}>
+      <p className={styles.text}>{now === undefined ? say.onlyIfYou : say.goOnAs(now, opened.me.user)}</p>
       <div className={styles.actions}>
         <Button look="primary" size="l" onClick={() => confirmTicket(opened, true)}>
           {say.goOn(opened.me.user)}
         </Button>
         <Button size="l" onClick={() => confirmTicket(opened, false)}>
-          {say.stay(now)}
+          {now === undefined ? say.otherWays : say.stay(now)}
         </Button>
       </div>
     </Question>

@@ -7,11 +7,12 @@ import { sendAs } from '../../api/client';
 import { Problem } from '../../api/problem';
 import type { OpenedSession } from '../../api/types';
 import { keepSession, session } from '../../api/session';
+import { wasStartedHere } from './issuer';
 
 export type TicketState =
   | { state: 'none' }
   | { state: 'redeeming' }
-  /** Somebody else is signed in; `opened` is used only if the person says so (login CSRF). */
+  /** Somebody else is signed in, or another browser began this sign-in; `opened` is used only if the person says so (login CSRF). */
   | { state: 'confirm'; opened: OpenedSession }
   | { state: 'failed'; problem: Problem };
 
@@ -31,12 +32,21 @@ export async function redeemArrivedTicket(): Promise<void> {
       method: 'POST',
       body: JSON.stringify({ ticket: arrivedTicket }),
     });
-    const signedIn = session();
-    if (signedIn && signedIn.me.user !== opened.me.user) change({ state: 'confirm', opened });
-    else take(opened);
+    if (isExpected(opened)) take(opened);
+    else change({ state: 'confirm', opened });
   } catch (error) {
     change({ state: 'failed', problem: Problem.of(error) });
   }
+}
+
+/**
+ * Whether the ticket is for the person who uses this browser. Only the machine of the gateway makes the operator's; any
+ * other comes from the issuer, and whoever has signed in there can send theirs as a link.
+ */
+function isExpected({ me }: OpenedSession): boolean {
+  const started = wasStartedHere();
+  const signedIn = session();
+  return signedIn ? signedIn.me.user === me.user : started || me.caller.kind === 'operator';
 }
 
 /** Go on with the new session, or end it and stay who one is. */
