@@ -56,6 +56,8 @@ async def test_calls_appear_in_series_and_lists(gate: Served) -> None:
     olga = await gate.http.get("/api/v1/stats", headers=await gate.key("acme:olga", "answer"))
     assert olga.json()["durations"]["add"]["p95"] == tools["add"]["p95"]
     assert olga.json()["since"] <= time.time()
+    assert (olga.json()["calls"]["add"]["count"], olga.json()["calls"]["add"]["failures"]) == (3, 1)
+    assert olga.json()["webhooks"] == []
     assert await series(gate, by="code", key="timeout") == {}
     whole = (await gate.http.get("/api/v1/insight/series", params={"by": "tool", "metric": "calls,p95"})).json()[
         "series"

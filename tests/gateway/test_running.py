@@ -12,6 +12,8 @@ from tests.gateway.serving import Served, add, drop, served
 from toolpost import Completed, Toolbox
 from toolpost.sources import Workflow, WorkflowFunction
 
+USERS = ("beta:eve", "local:ann")
+
 
 async def test_whoever_watches_over_it_needs_no_token_and_figures_need_one(gate: Served) -> None:
     async with httpx2.AsyncClient(base_url=gate.url, trust_env=False) as stranger:
@@ -21,6 +23,27 @@ async def test_whoever_watches_over_it_needs_no_token_and_figures_need_one(gate:
     assert [reply.status_code for reply in replies] == [200, 200, 401, 401]
     assert replies[1].json()["status"] == "ready"
     assert agent.status_code == 403
+
+
+async def test_figures_of_all_tenants_are_not_for_people_of_another_tenant(gate: Served) -> None:
+    await gate.box.call("add", {"a": 1, "b": 2}, user="acme:ann")
+    other, own = await gate.key("beta:eve", "answer", "admin"), await gate.key("local:ann", "answer")
+    metrics = [await gate.http.get("/metrics", headers=one) for one in (other, own)]
+    status = [await gate.http.get("/api/v1/status", headers=await gate.key(user, "admin")) for user in USERS]
+    body = {"name": "monitor", "scopes": ["observe"]}
+    made = [await gate.http.post("/api/v1/keys", json=body, headers=await gate.key(user, "admin")) for user in USERS]
+    stats = [(await gate.http.get("/api/v1/stats", headers=one)).json() for one in (other, own)]
+    tool = [(await gate.http.get("/api/v1/tools/add", headers=one)).json()["stats"] for one in (other, own)]
+    about = [(await gate.http.get("/api/v1/about", headers=one)).json() for one in (other, own)]
+
+    assert [one.status_code for one in (*metrics, *status, *made)] == [403, 200, 403, 200, 403, 201]
+    assert "/api/v1/insight/series" in metrics[0].json()["detail"]
+    assert [(one["calls"].get("add", {}).get("count"), one["accounts"] is None) for one in stats] == [
+        (None, True),
+        (1, False),
+    ]
+    assert (tool[0], tool[1]["count"]) == (None, 1)
+    assert [(one["data_dir"] is None, one["problems"]) for one in about] == [(True, None), (False, [])]
 
 
 async def test_figures_are_in_the_format_of_prometheus(gate: Served) -> None:

@@ -108,7 +108,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Count tools, their calls since the start, and webhook deliveries
+         * Count tools, their calls since the start, and webhook deliveries; a tenant gets only the counts of its calls
          * @description For callers with the scope answer or admin.
          */
         get: operations["show_stats"];
@@ -530,7 +530,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Download an artifact with the token of a link
+         * Download an artifact with the token of a link; it counts as an open request of the caller who created it
          * @description Needs no bearer.
          */
         get: operations["download_artifact"];
@@ -1057,7 +1057,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Describe the gateway: version, extras, workers, storage, retention and problems
+         * Describe the gateway: version, extras, workers, storage, retention and problems; other tenants get no paths
          * @description For callers with the scope answer or admin.
          */
         get: operations["show_about"];
@@ -1265,13 +1265,13 @@ export interface components {
                 /** @description The vocabulary that counted them, or `estimate` */
                 tokenizer: string;
             };
-            /** @description Its calls since the start of this worker */
+            /** @description Its calls since the start of this worker; null for tenants other than `local` */
             stats?: {
                 count: number;
                 failures: number;
                 average_ms: number;
                 schema_violations: number;
-            };
+            } | null;
         };
         /** @description A tool in a list with `view=summary` */
         ToolSummary: {
@@ -1999,6 +1999,7 @@ export interface components {
                 blocks: boolean;
             } | null;
         };
+        /** @description Tenants other than `local` get no paths */
         About: {
             version: string;
             /** @description Of the console */
@@ -2025,8 +2026,8 @@ export interface components {
              * @enum {unknown}
              */
             commands: "operator" | "admin" | "never";
-            /** @description Skipped tools and sources, and why */
-            problems: string[];
+            /** @description Skipped tools and sources, and why; null for tenants other than `local` */
+            problems: string[] | null;
         };
         /** @description It opens one session */
         Ticket: {
@@ -2377,12 +2378,13 @@ export interface components {
                     p99: number | null;
                 };
             };
+            /** @description Of the gateway; tenants other than `local` get their own calls, since the hour of `since` */
             calls: {
                 [key: string]: {
                     count: number;
                     failures: number;
-                    average_ms: number;
-                    schema_violations: number;
+                    average_ms: number | null;
+                    schema_violations: number | null;
                 };
             };
             accounts: {
@@ -2404,7 +2406,8 @@ export interface components {
                 time_to_resume_s: {
                     [key: string]: number | null;
                 };
-            };
+            } | null;
+            /** @description Empty for tenants other than `local` */
             webhooks: {
                 name: string;
                 /** @enum {string} */
@@ -4511,7 +4514,7 @@ export interface operations {
                 since?: number;
                 until?: number;
                 after?: number;
-                verify?: "yes" | "no";
+                verify?: "no" | "yes" | "progress";
             };
             header?: never;
             path?: never;

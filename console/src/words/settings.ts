@@ -69,6 +69,7 @@ export const settingsWords = {
   noSessions: 'No sessions.',
   // Webhooks
   webhookColumns: { name: 'Name', state: 'State', delivered: 'Delivered', behind: 'Behind', error: 'Last error' },
+  webhooksOfOperator: 'Webhooks serve all tenants, so only the operator of the gateway sees them.',
   noWebhooks: 'No webhooks.',
   noWebhooksMore: 'They are declared under webhooks in toolpost.yaml.',
   // About

@@ -66,6 +66,11 @@ class Caller(NamedTuple):
         return credential == OPERATOR_ID or is_admin
 
     @property
+    def sees_gateway(self) -> bool:
+        """Whether the caller sees counts of all tenants: the operator, monitoring, and users of the local tenant."""
+        return self.is_operator or "observe" in self.scopes or self.principal.tenant == LOCAL_TENANT
+
+    @property
     def has_operator_token(self) -> bool:
         """Whether the caller has the token of the data folder, or a console session that was opened with it."""
         return OPERATOR_ID in (self.id, self.credential)

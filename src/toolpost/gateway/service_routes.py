@@ -12,9 +12,10 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from toolpost.contracts.callers import SCOPES
+from toolpost.contracts.principal import LOCAL_TENANT
 from toolpost.gateway.access import CALLER, METADATA, METRICS, insufficient_scope
 from toolpost.gateway.metrics import METRICS_TYPE, collect_metrics, metrics_text
-from toolpost.gateway.problems import ProblemResponse
+from toolpost.gateway.problems import Problem, ProblemResponse
 from toolpost.gateway.source_changes import FROM_SIBLING, SOURCE_CHANGES
 from toolpost.gateway.storage_health import write_problem
 from toolpost.sources.utcp.export import export_manual, http_route, serialize_manual
@@ -84,11 +85,23 @@ async def _show_source_changes(service: RestService, request: Request) -> Respon
     return JSONResponse(asdict(service.changed_sources))
 
 
+def _metrics_refusal(caller: Caller) -> Problem | None:
+    """Return the problem of a caller who may not see the metrics of all tenants, or None."""
+    if not caller.scopes & _READ_METRICS:
+        return insufficient_scope("observe", "answer", "admin")
+    if caller.sees_gateway:
+        return None
+    detail = (
+        "these metrics are of all tenants, for keys with the scope 'observe', the operator and callers of the tenant "
+        f"{LOCAL_TENANT!r}; GET /api/v1/insight/series returns those of your tenant"
+    )
+    return Problem(403, "operator_required", detail)
+
+
 async def _show_metrics(service: RestService, request: Request) -> Response:
     """Return the metrics of all workers as text; to a sibling, those of this worker as JSON."""
-    caller: Caller = request.scope[CALLER]
-    if not caller.scopes & _READ_METRICS:
-        return insufficient_scope("observe", "answer", "admin").response()
+    if (problem := _metrics_refusal(request.scope[CALLER])) is not None:
+        return problem.response()
     if request.scope.get(FROM_SIBLING):
         return JSONResponse(await collect_metrics(service))
     return PlainTextResponse(await metrics_text(service, request), media_type=METRICS_TYPE)

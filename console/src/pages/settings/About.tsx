@@ -50,8 +50,9 @@ export function About() {
           </span>
         </Fact>
         <Fact name={say.problems}>
-          {data.problems.length === 0 && say.none}
-          {data.problems.map((problem) => (
+          {data.problems === null && '–'}
+          {data.problems?.length === 0 && say.none}
+          {data.problems?.map((problem) => (
             <p key={problem} className={styles.problem}>
               <Foreign text={problem} block />
             </p>

@@ -42,7 +42,9 @@ export function Webhooks() {
   return (
     <>
       <SectionHead section="webhooks" />
-      {webhooks.length === 0 ? (
+      {stats.data.accounts === null ? (
+        <Empty title={say.webhooksOfOperator} />
+      ) : webhooks.length === 0 ? (
         <Empty title={say.noWebhooks}>{say.noWebhooksMore}</Empty>
       ) : (
         <div className="box">

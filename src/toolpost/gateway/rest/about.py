@@ -24,9 +24,11 @@ _REQUIREMENT = re.compile(r"^([A-Za-z0-9._-]+).*;.*extra == [\"']([^\"']+)[\"']"
 
 @OPERATIONS.declare("GET", "/about", scope=("answer", "admin"), answers={200: ref("About")})
 async def show_about(request: RestRequest) -> Response:
-    """Describe the gateway: version, extras, workers, storage, retention and problems."""
+    """Describe the gateway: version, extras, workers, storage, retention and problems; other tenants get no paths."""
     box, service = request.box, request.service
     settings = box.settings
+    paths = {"data_dir": settings.data_dir, "config": box.config_path, "lock": settings.lock}
+    shown = {name: str(path) for name, path in paths.items() if path is not None and request.caller.sees_gateway}
     return JsonResponse(
         {
             "version": __version__,
@@ -36,14 +38,12 @@ async def show_about(request: RestRequest) -> Response:
             "extras": installed_extras(),
             "workers": 1 if service.siblings is None else service.siblings.workers,
             "public_url": service.public_url,
-            "data_dir": None if settings.data_dir is None else str(settings.data_dir),
+            **{name: shown.get(name) for name in paths},
             "database": settings.database and settings.database.partition(":")[0],
-            "config": None if box.config_path is None else str(box.config_path),
-            "lock": None if settings.lock is None else str(settings.lock),
             "retention": settings.retention.model_dump(mode="json"),
             "policy": box.router.policy.template if not box.router.policy.rules else "rules",
             "commands": settings.server.console.commands,
-            "problems": box.problems,
+            "problems": box.problems if request.caller.sees_gateway else None,
         }
     )
 

@@ -248,7 +248,10 @@ COMPONENTS: dict[str, Any] = {
                 },
                 about="The tool as models and MCP clients see it",
             ),
-            "stats": {**_CALL_STATS, "description": "Its calls since the start of this worker"},
+            "stats": {
+                **or_null(_CALL_STATS),
+                "description": "Its calls since the start of this worker; null for tenants other than `local`",
+            },
         },
         "A tool of the catalog; lists omit `pinned_hash`, `pinned_at`, `definitions` and `stats`",
     ),
@@ -657,8 +660,13 @@ COMPONENTS: dict[str, Any] = {
             "retention": _OBJECT,
             "policy": {**TEXT, "description": "The template, or `rules`"},
             "commands": {"enum": ["operator", "admin", "never"], "description": "server.console.commands"},
-            "problems": {**array(TEXT), "description": "Skipped tools and sources, and why"},
-        }
+            "problems": {
+                **array(TEXT),
+                "type": ["array", "null"],
+                "description": "Skipped tools and sources, and why; null for tenants other than `local`",
+            },
+        },
+        about="Tenants other than `local` get no paths",
     ),
     "Ticket": record({"ticket": TEXT, "url": TEXT, "expires_at": _TIME}, about="It opens one session"),
     "Account": record(
@@ -913,24 +921,36 @@ COMPONENTS: dict[str, Any] = {
             },
             "calls": {
                 "type": "object",
-                "additionalProperties": _CALL_STATS,
+                "description": "Of the gateway; tenants other than `local` get their own calls, "
+                "since the hour of `since`",
+                "additionalProperties": record(
+                    {
+                        "count": _COUNT,
+                        "failures": _COUNT,
+                        "average_ms": _MAYBE_NUMBER,
+                        "schema_violations": {"type": ["integer", "null"]},
+                    }
+                ),
             },
-            "accounts": record(
-                {
-                    "pauses": _TALLY,
-                    "callbacks": _TALLY,
-                    "token_hits": _TALLY,
-                    "token_misses": _TALLY,
-                    "token_hit_rate": _MAYBE_NUMBER,
-                    "resumes": _COUNT,
-                    "time_to_resume_s": {
-                        "type": "object",
-                        "description": "The percentiles p50, p95 and p99, in seconds",
-                        "additionalProperties": _MAYBE_NUMBER,
-                    },
-                }
+            "accounts": or_null(
+                record(
+                    {
+                        "pauses": _TALLY,
+                        "callbacks": _TALLY,
+                        "token_hits": _TALLY,
+                        "token_misses": _TALLY,
+                        "token_hit_rate": _MAYBE_NUMBER,
+                        "resumes": _COUNT,
+                        "time_to_resume_s": {
+                            "type": "object",
+                            "description": "The percentiles p50, p95 and p99, in seconds",
+                            "additionalProperties": _MAYBE_NUMBER,
+                        },
+                    }
+                )
             ),
             "webhooks": {
+                "description": "Empty for tenants other than `local`",
                 "type": "array",
                 "items": record(
                     {

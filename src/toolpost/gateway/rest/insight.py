@@ -137,12 +137,16 @@ async def metric_top(request: RestRequest) -> Response:
     return JsonResponse({"begin": begin, "until": until, "total": total, "items": items[: request.query["limit"]]})
 
 
-async def durations_by_tool(store: Store, *, tenant: str, since: float) -> dict[str, dict[str, float | None]]:
-    """Return the percentiles of the durations of each tool's calls since an hour."""
+async def metrics_by_tool(store: Store, *, tenant: str, since: float) -> dict[str, MetricRow]:
+    """Return the counts of each tool's calls since the hour of `since`."""
     begin = int(since // HOUR_S) * HOUR_S
     rows = await store.metrics.read("tool", tenant=tenant, width=HOUR_S, since=begin, until=time.time())
-    totals = {key: _sum(of) for key, of in _sum_by_key(rows).items()}
-    return {key: {name: _value(name, row) for name in ("p50", "p95", "p99")} for key, row in totals.items()}
+    return {key: _sum(of) for key, of in _sum_by_key(rows).items()}
+
+
+def duration_percentiles(row: MetricRow) -> dict[str, float | None]:
+    """Return the percentiles of the durations of calls."""
+    return {name: _value(name, row) for name in ("p50", "p95", "p99")}
 
 
 def _window(request: RestRequest) -> tuple[float, float]:

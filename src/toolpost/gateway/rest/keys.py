@@ -110,6 +110,9 @@ def _check_operator(request: RestRequest, user: Principal, scopes: Collection[st
             "such a key, or with `toolpost keys create` on the gateway's machine"
         )
         raise Problem(403, "operator_required", detail)
+    if "observe" in scopes and not request.caller.sees_gateway:
+        detail = "a key with `observe` reads metrics of all tenants, so the operator creates it: `toolpost keys create`"
+        raise Problem(403, "operator_required", detail)
 
 
 def _check_own(request: RestRequest, user: Principal, scopes: Collection[str], *, person: bool) -> None:

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from toolpost import __version__
 from toolpost.contracts.errors import StoreError
+from toolpost.contracts.principal import LOCAL_TENANT
 from toolpost.contracts.store_status import StoreStatus, status_problems
+from toolpost.gateway.problems import Problem
 from toolpost.gateway.rest.operations import JsonResponse, Operations, RestRequest
 from toolpost.gateway.rest.schema_builders import ref
 from toolpost.gateway.source_changes import FROM_SIBLING
@@ -28,6 +30,9 @@ _LONG_LAG_S = 60.0
 async def show_status(request: RestRequest) -> Response:
     """Show the status of the gateway: sources, processes, queues, pending actions, event lag and disk."""
     box, service = request.box, request.service
+    if not request.caller.sees_gateway:
+        detail = f"the status is of all tenants: it needs the operator, `observe`, or the tenant {LOCAL_TENANT!r}"
+        raise Problem(403, "operator_required", detail)
     own = _worker_status(box)
     if request.raw.scope.get(FROM_SIBLING):
         return JsonResponse(own)

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from toolpost.catalog.entry import Entry
 from toolpost.contracts.spec import SideEffects, ToolCategory
 from toolpost.gateway.problems import Problem
-from toolpost.gateway.rest.insight import durations_by_tool
+from toolpost.gateway.rest.insight import duration_percentiles, metrics_by_tool
 from toolpost.gateway.rest.operations import JsonResponse, Operations, RestRequest, json_bytes
 from toolpost.gateway.rest.pages import PAGE, decode_cursor, encode_cursor, invalid_cursor
 from toolpost.gateway.rest.schema_builders import MAYBE_TEXT, array, record, ref
@@ -21,6 +21,7 @@ from toolpost.gateway.source_changes import FROM_SIBLING
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from toolpost.contracts.metrics import MetricRow
     from toolpost.contracts.spec import ToolSpec
     from toolpost.gateway.rest.tool_documents import ToolDocuments
 
@@ -237,7 +238,8 @@ async def list_tags(request: RestRequest) -> Response:
 async def show_tool(request: RestRequest) -> Response:
     """Show one tool."""
     entry, documents = request.tools.find(request.path["name"]), request.service.tools
-    response = JsonResponse({**documents.document(entry), **await documents.details(entry)})
+    facts = {**documents.document(entry), **await documents.details(entry)}
+    response = JsonResponse(facts if request.caller.sees_gateway else {**facts, "stats": None})
     return with_etag(request, response, etag_of(bytes(response.body)))
 
 
@@ -275,8 +277,21 @@ async def accept_definition(request: RestRequest) -> Response:
 
 @OPERATIONS.declare("GET", "/stats", scope=("answer", "admin"), answers={200: ref("Stats")})
 async def show_stats(request: RestRequest) -> Response:
-    """Count tools, their calls since the start, and webhook deliveries."""
-    stats = request.box.registry.get_stats()
+    """Count tools, their calls since the start, and webhook deliveries; a tenant gets only the counts of its calls."""
+    since, registered = request.service.started_at, request.box.registry.get_stats()
+    counted = await metrics_by_tool(request.box.store, tenant=request.tenant, since=since)
+    durations = {name: duration_percentiles(row) for name, row in counted.items()}
+    counts: dict[str, Any] = {"accounts": None, "webhooks": []}
+    counts["calls"] = {name: _tenant_calls(row) for name, row in counted.items()}
+    if request.caller.sees_gateway:
+        counts = await _count_gateway(request)
+    by_category = {category.value: count for category, count in registered.by_category.items()}
+    facts = {"tools": registered.total, "by_category": by_category, "since": since, "durations": durations}
+    return JsonResponse({**facts, **counts})
+
+
+async def _count_gateway(request: RestRequest) -> dict[str, Any]:
+    """Return the counts of all tenants, summed over the workers."""
     calls: dict[str, Any] = {
         name: {
             "count": one.count,
@@ -284,21 +299,20 @@ async def show_stats(request: RestRequest) -> Response:
             "average_ms": round(one.avg_duration, 3),
             "schema_violations": one.schema_violations,
         }
-        for name, one in stats.call_stats.items()
+        for name, one in request.box.registry.get_stats().call_stats.items()
     }
     accounts = request.box.account_counts()
     for other in await request.service.request_siblings(request.raw):
         for name, one in other["calls"].items():
             calls[name] = _sum_of(calls[name], one) if name in calls else one
         accounts.add(other["accounts"])
-    by_category = {category.value: count for category, count in stats.by_category.items()}
-    webhooks = await request.box.webhooks.states()
     # Another worker gets the raw counts, because percentiles of several workers cannot be combined.
     signed_in = accounts.dump() if request.raw.scope.get(FROM_SIBLING) else accounts.snapshot()
-    facts = {"tools": stats.total, "by_category": by_category, "calls": calls, "accounts": signed_in}
-    since = request.service.started_at
-    durations = await durations_by_tool(request.box.store, tenant=request.tenant, since=since)
-    return JsonResponse({**facts, "since": since, "durations": durations, "webhooks": webhooks})
+    return {"calls": calls, "accounts": signed_in, "webhooks": await request.box.webhooks.states()}
+
+
+def _tenant_calls(row: MetricRow) -> dict[str, Any]:
+    return {"count": row.calls, "failures": row.failed, "average_ms": None, "schema_violations": None}
 
 
 def etag_of(content: bytes) -> str:
