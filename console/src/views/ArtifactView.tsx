@@ -1,7 +1,7 @@
-import { useQuery } from '@tanstack/react-query';
+import { useMutation, useQuery } from '@tanstack/react-query';
 import { useEffect, useMemo } from 'react';
 
-import { readArtifact, saveBlob } from '../api/artifacts';
+import { readArtifact, saveArtifact } from '../api/artifacts';
 import { api, body } from '../api/client';
 import type { Artifact } from '../api/types';
 import { formatBytes } from '../format/number';
@@ -33,6 +33,7 @@ export function ArtifactView({ artifact }: { artifact: Artifact }) {
   const { id, name, media_type: mediaType, size } = artifact;
   const isImage = IMAGES.includes(mediaType) && size <= MOST_IMAGE_BYTES;
   const title = name || id;
+  const save = useMutation({ mutationFn: () => saveArtifact(artifact, title) });
   return (
     <div className={styles.artifact}>
       <div className={styles.head}>
@@ -45,8 +46,9 @@ export function ArtifactView({ artifact }: { artifact: Artifact }) {
             <Foreign text={mediaType} limit={60} /> · {formatBytes(size)}
           </div>
         </div>
-        <IconButton icon={DownloadIcon} label={viewWords.download} onClick={() => void readArtifact(id).then((blob) => saveBlob(blob, title))} />
+        <IconButton icon={DownloadIcon} label={viewWords.download} onClick={() => save.mutate()} disabled={save.isPending} />
       </div>
+      {save.error && <Failure inline error={save.error} />}
       {isImage ? <ImagePreview id={id} name={title} /> : TEXTS.test(mediaType) && <TextPreview id={id} size={size} />}
     </div>
   );

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from toolpost.runtime.concurrency import BackgroundTasks
 
 CALLER = "toolpost.caller"
-_OPEN_REQUESTS = "toolpost.open_requests"
+OPEN_REQUESTS = "toolpost.open_requests"  # in the scope of a request: what its end releases
 METADATA = "/.well-known/oauth-protected-resource"
 AGENT_CARD = "/.well-known/agent-card.json"
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -90,6 +90,7 @@ _SECURITY_HEADERS = (
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
     (b"cache-control", b"no-store"),
 )
+_OPEN_LIMIT = "open requests"
 _ADVANCE_S = 1.0  # a process counts requests in advance for as long, and reports those that were not sent
 _MOST_CALLERS = 4096  # in the memory of this process
 
@@ -143,17 +144,17 @@ class Access:
         if refused is not None:
             await refused(scope, receive, send_with_headers)
             return
-        open_requests: SharedSlots | None = scope.pop(_OPEN_REQUESTS, None)
-        if open_requests is None:  # of the operator, or without a caller
-            await self._app_for(scope)(scope, receive, send_with_headers)
-            return
-        caller: Caller = scope[CALLER]
-        self._callers.uses.begin(caller)
+        counted: Caller | None = scope[CALLER] if scope.get(OPEN_REQUESTS) is not None else None  # not the operator
+        if counted is not None:
+            self._callers.uses.begin(counted)
         try:
             await self._app_for(scope)(scope, receive, send_with_headers)
         finally:
-            self._callers.uses.end(caller)
-            open_requests.release()
+            if counted is not None:
+                self._callers.uses.end(counted)
+            open_requests: SharedSlots | None = scope.pop(OPEN_REQUESTS, None)  # a download sets it later
+            if open_requests is not None:
+                open_requests.release()
 
     def _app_for(self, scope: Scope) -> ASGIApp:
         if scope["path"] == "/mcp":  # most requests: they skip the middleware and the routes of `app`
@@ -182,7 +183,7 @@ class Access:
             if path in _OPEN or path.startswith(_OPEN_BELOW) or self._is_for_console(scope):
                 return None
             caller = await self._identify(scope, headers)
-            scope[_OPEN_REQUESTS] = await self._check(caller, scope["method"], path)
+            scope[OPEN_REQUESTS] = await self._check(caller, scope["method"], path)
         except Problem as problem:
             return problem.response()
         except ToolError as error:
@@ -280,9 +281,19 @@ class CallerLimits:
             after = {"Retry-After": str(max(1, round(wait_s)))}
             raise Problem(429, "too_many_requests", "this caller sends too many requests", headers=after)
         if not await caller.open_requests.try_acquire():
-            detail = f"this caller has {self._most_open} open requests, including event streams"
-            raise Problem(429, "too_many_requests", detail, headers={"Retry-After": "5"})
+            raise self._too_many_open()
         return caller.open_requests
+
+    async def admit_download(self, who: str) -> SharedSlots:
+        """Count a download as an open request of the caller with the digest `who`, like `admit`."""
+        slots = SharedSlots(f"{_OPEN_LIMIT} {who}", self._most_open, self._line)
+        if not await slots.try_acquire():
+            raise self._too_many_open()
+        return slots
+
+    def _too_many_open(self) -> Problem:
+        detail = f"this caller has {self._most_open} open requests, including event streams and downloads"
+        return Problem(429, "too_many_requests", detail, headers={"Retry-After": "5"})
 
     async def count_sign_in(self, address: str) -> None:
         """Count a sign-in; raise Problem if the address has sent too many."""
@@ -294,7 +305,7 @@ class CallerLimits:
     def _find(self, caller_id: str) -> _Caller:
         caller = self._callers.get(caller_id)
         if caller is None:
-            slots = SharedSlots(_limit_name("open requests", caller_id), self._most_open, self._line)
+            slots = SharedSlots(_limit_name(_OPEN_LIMIT, caller_id), self._most_open, self._line)
             caller = self._callers[caller_id] = _Caller(_limit_name("requests", caller_id), slots, _Counted())
             if len(self._callers) > _MOST_CALLERS:
                 self._callers.popitem(last=False)
@@ -511,7 +522,12 @@ def _address_of(scope: Scope) -> str:
 
 def _limit_name(kind: str, who: str) -> str:
     """Return the name of a limit; the store contains neither callers nor addresses."""
-    return f"{kind} {hashlib.blake2b(who.encode(), digest_size=16).hexdigest()}"
+    return f"{kind} {caller_digest(who)}"
+
+
+def caller_digest(who: str) -> str:
+    """Return a name of a caller or an address that does not contain it."""
+    return hashlib.blake2b(who.encode(), digest_size=16).hexdigest()
 
 
 def insufficient_scope(*scopes: str) -> Problem:

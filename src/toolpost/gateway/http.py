@@ -16,7 +16,7 @@ from toolpost.console.app import ConsoleApp
 from toolpost.contracts.errors import ConfigError, ToolError
 from toolpost.contracts.principal import Principal
 from toolpost.gateway.a2a import a2a_routes
-from toolpost.gateway.access import METADATA, Access, CallerLimits, Callers
+from toolpost.gateway.access import METADATA, SIGN_IN_START, Access, CallerLimits, Callers
 from toolpost.gateway.caller_keys import local_token
 from toolpost.gateway.issuer_sign_in import IssuerSignIn
 from toolpost.gateway.observation import observed
@@ -59,11 +59,18 @@ def gateway_app(
     `mcp` is served at `/mcp` and below it. `siblings` are the other workers; `changed_sources` are the changes of
     sources that they applied before this one started.
     """
+    limits = CallerLimits(
+        box.store.limits,
+        box.router.background,
+        requests_per_minute=box.settings.server.requests_per_minute,
+        concurrent_requests=box.settings.server.concurrent_requests,
+    )
     rest = RestService(
         box,
         feed,
         mcp,
         callers.sessions,
+        limits=limits,
         public_url=public_url,
         siblings=siblings,
         changed_sources=changed_sources,
@@ -83,7 +90,7 @@ def gateway_app(
         *service_routes(rest),
         *rest_routes(rest),
         *a2a_routes(rest),
-        *(() if sign_in is None else sign_in.routes()),
+        *((Route(SIGN_IN_START, _no_issuer),) if sign_in is None else sign_in.routes()),
     ]
     if is_local:  # elsewhere the user of the browser is unknown without a login
         routes.append(Mount("/oauth", app=callback_app(box, identify=lambda _scope: str(callers.operator.principal))))
@@ -96,12 +103,7 @@ def gateway_app(
         app,
         callers,
         public_url=public_url,
-        limits=CallerLimits(
-            box.store.limits,
-            box.router.background,
-            requests_per_minute=box.settings.server.requests_per_minute,
-            concurrent_requests=box.settings.server.concurrent_requests,
-        ),
+        limits=limits,
         mcp=mcp.serve_default,
         console=ConsoleApp(oauth_callback=not is_local),
         metadata_url=metadata_url,
@@ -116,6 +118,13 @@ def _issuer_sign_in(box: Toolbox, callers: Callers, public_url: str) -> IssuerSi
     if oidc is None or oidc.client_id is None or callers.tokens is None:
         return None
     return IssuerSignIn(box, callers, callers.tokens, oidc, public_url)
+
+
+async def _no_issuer(request: Request) -> Response:
+    """Tell the sign-in page that there is no issuer; 404 would be an error in the console of the browser."""
+    if request.method == "HEAD":
+        return Response(status_code=204)
+    return ProblemResponse(404, "no_issuer", "people sign in with a ticket or a key: server.oidc has no client_id")
 
 
 async def _not_found(_request: Request, _error: Exception) -> Response:

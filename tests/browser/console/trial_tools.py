@@ -18,6 +18,9 @@ from toolpost import ToolContext, tool
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.programs, pytest.mark.slow]
 
 
+LARGE = 65_000_000  # bytes; more than a page keeps in memory
+
+
 async def calls(tab: Page) -> None:
     """Call the tool on the screen, and wait for its result."""
     await tab.get_by_role("button", name="Call Ctrl").click()
@@ -109,6 +112,27 @@ async def test_an_image_is_shown_and_a_drawing_with_a_script_is_shown_as_its_sou
 
     assert width == 8
     await expect(tab.get_by_role("img", name="drawing.svg")).to_have_count(0)
+
+
+async def test_a_large_file_is_saved_without_passing_through_the_page(
+    tmp_path: Path, guest: Guest, closing: AsyncExitStack
+) -> None:
+    @tool(name="shop.archive", side_effects="pure")
+    async def archive(ctx: ToolContext) -> str:
+        """Store a large file."""
+        return await ctx.save_artifact(b"0" * LARGE, media_type="application/octet-stream", name="archive.bin")
+
+    desk = await closing.enter_async_context(open_desk(tmp_path, archive))
+    ann: ConsoleVisitor = await guest(desk.url)
+    tab = await ann.signs_in(await desk.ticket())
+    await tab.goto(f"{desk.url}/tools/shop.archive")
+    await calls(tab)
+    async with tab.expect_download() as saving:
+        await tab.get_by_role("button", name="Download").click()
+    saved = await saving.value
+
+    assert "/api/v1/downloads?token=" in saved.url
+    assert (saved.suggested_filename, (await saved.path()).stat().st_size) == ("archive.bin", LARGE)
 
 
 async def test_a_file_is_given_to_a_tool(tmp_path: Path, guest: Guest, closing: AsyncExitStack) -> None:

@@ -9,7 +9,8 @@ import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import TYPE_CHECKING, NamedTuple
 
-from toolpost.gateway.access import DOWNLOADS
+from toolpost.contracts.callers import OPERATOR_ID
+from toolpost.gateway.access import DOWNLOADS, OPEN_REQUESTS, caller_digest
 from toolpost.gateway.problems import Problem
 from toolpost.gateway.rest.artifacts import content_response, find_artifact
 from toolpost.gateway.rest.operations import JsonResponse, Operations, RestRequest
@@ -31,13 +32,15 @@ class _Link(NamedTuple):
     artifact_id: str
     expires_at: float
     nonce: str
+    caller: str  # the digest of who created it; empty for the operator, who has no limits
 
 
 @OPERATIONS.declare("POST", "/artifacts/{artifact_id}/link", answers={201: ref("DownloadLink")}, problems=(404,))
 async def link_artifact(request: RestRequest) -> Response:
     """Create a link that downloads an artifact once, within a minute."""
     found = await find_artifact(request)
-    link = _Link(found.tenant, found.id, time.time() + LINK_S, secrets.token_urlsafe(16))
+    caller = "" if request.caller.id == OPERATOR_ID else caller_digest(request.caller.id)
+    link = _Link(found.tenant, found.id, time.time() + LINK_S, secrets.token_urlsafe(16), caller)
     text = urlsafe_b64encode(json.dumps(link).encode()).decode()
     mac = request.box.store.mac(_MAC, text.encode()).hex()[:_MAC_CHARACTERS]
     # In the query: logs and spans of the gateway contain paths, but no queries.
@@ -54,11 +57,13 @@ async def link_artifact(request: RestRequest) -> Response:
     problems=(404, 410),
 )
 async def download_artifact(request: RestRequest) -> Response:
-    """Download an artifact with the token of a link."""
+    """Download an artifact with the token of a link; it counts as an open request of the caller who created it."""
     store = request.box.store
     link = _read(store, request.query.get("token", ""))
     if link is None:
         raise Problem(404, "unknown_link", "this is not a link of this gateway; create one at /artifacts/{id}/link")
+    if link.caller:
+        request.raw.scope[OPEN_REQUESTS] = await request.service.limits.admit_download(link.caller)
     if time.time() > link.expires_at or not await _claim(store, link):
         raise Problem(410, "link_used", "the link was used, or has expired; create another at /artifacts/{id}/link")
     found = await store.artifacts.info(link.artifact_id, tenant=link.tenant)

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.callers import CallerScope
     from toolpost.contracts.jobs import Stop
     from toolpost.contracts.spec import ToolSpec
+    from toolpost.gateway.access import CallerLimits
     from toolpost.gateway.event_feed import EventFeed
     from toolpost.gateway.sessions import Sessions
     from toolpost.gateway.siblings import Siblings
@@ -242,6 +243,7 @@ class RestService:
         views: ViewServers,
         sessions: Sessions,
         *,
+        limits: CallerLimits,
         public_url: str,
         siblings: Siblings | None = None,
         changed_sources: ChangedSources | None = None,
@@ -249,6 +251,7 @@ class RestService:
     ) -> None:
         self.box = box
         self.sessions = sessions
+        self.limits = limits
         self.siblings = siblings
         self._views = views
         self._all = SelectedTools(box, {})
