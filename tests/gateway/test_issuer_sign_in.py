@@ -162,4 +162,4 @@ async def test_without_a_client_there_is_no_such_sign_in(tmp_path: Path) -> None
     async with served(tmp_path / "data", [add]) as gate, httpx2.AsyncClient(trust_env=False) as web:
         replies = [await web.request(method, f"{gate.url}/sign-in/start") for method in ("HEAD", "GET")]
 
-    assert [one.status_code for one in replies] == [404, 404]
+    assert [one.status_code for one in replies] == [204, 404]

@@ -521,9 +521,12 @@ async def test_without_accounts_there_is_nothing_to_connect(place: tuple[str, so
         served(callback_app(box, identify=logged_in), listening),
         httpx2.AsyncClient(trust_env=False, timeout=60) as web,
     ):
-        answer = await web.get(f"{url}/oauth/start?ticket=x")
+        answers = [await web.get(f"{url}/oauth/{path}") for path in ("start?ticket=x", "callback/notes?code=c&state=s")]
 
-    assert (answer.status_code, "not set up" in answer.text) == (500, True)
+    assert [(answer.status_code, "There are no accounts here" in answer.text) for answer in answers] == [
+        (404, True)
+    ] * 2
+    assert "code=c" not in "".join(answer.text for answer in answers)
 
 
 async def test_servers_are_told_that_it_lives_and_sockets_are_closed() -> None:

@@ -65,6 +65,7 @@ _AGAIN = "open the link again. If that does not help, call the tool again to get
 _OTHERWISE = (502, "The service did not connect", f"Nothing was connected; {_AGAIN}")
 _NOT_SET_UP = (500, "This is not set up", "Nothing was connected. Tell the operator of this program.")
 _FAILURES = {
+    "no_accounts": (404, "There are no accounts here", "No source uses accounts of users, so nothing was connected."),
     "oauth_denied": (403, "Nothing was connected", "If you did not want to decline, open the link again."),
     "oauth_expired": (410, "This link has expired", ""),
     "oauth_browser": (403, "Another browser started this sign-in", "Nothing was connected."),
@@ -147,7 +148,7 @@ def connected_page(service: str) -> HtmlPage:
 def failure_page(error: ToolError) -> HtmlPage:
     """Return the page that shows why nothing was connected, and the next step."""
     status, heading, advice = _FAILURES.get(error.error_code, _OTHERWISE)
-    if isinstance(error, ConfigError):
+    if isinstance(error, ConfigError) and error.error_code not in _FAILURES:
         status, heading, advice = _NOT_SET_UP
     # Show only messages that are written for users; details of a failed connection stay inside.
     for_people = isinstance(error, ToolAuthError) and error.error_code != "oauth_state"

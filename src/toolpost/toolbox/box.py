@@ -208,7 +208,8 @@ class Toolbox:
         """The accounts of users; ConfigError if no source uses them."""
         manager = self.opened("accounts").accounts.manager
         if manager is None:
-            raise ConfigError("no source uses accounts of users; set auth_type: oauth2_user on a source")
+            hint = "set auth_type: oauth2_user on a source"
+            raise ConfigError(f"no source uses accounts of users; {hint}", code="no_accounts")
         return manager
 
     @property
