@@ -7,6 +7,8 @@ export interface PendingAction {
   kind: 'approval' | 'consent' | 'input' | 'restart' | 'unknown';
   reason?: string;
   tool_name: string;
+  /** What the tool reaches, in one line. */
+  target?: { summary?: string };
   prompt: string;
   payload: Record<string, unknown>;
   /** With secrets masked. */

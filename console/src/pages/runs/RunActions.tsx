@@ -1,4 +1,4 @@
-import { useMutation, useQuery } from '@tanstack/react-query';
+import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
 
 import { api } from '../../api/client';
@@ -23,31 +23,34 @@ const ANY: JsonSchema = {};
 /** Cancel, copy as a command, and call again with the same arguments. */
 export function RunActions({ run }: { run: Run }) {
   const navigate = useNavigate();
+  const client = useQueryClient();
   const me = useMe();
-  const tool = useQuery(toolQuery(run.tool_name)).data;
-  const schema = tool?.input_schema ?? ANY;
-  const call: CallToCopy = { tool: run.tool_name, arguments: unmasked(argumentsOf(run)), schema, url: me.server.public_url };
-  const copy = async (text: string) => {
-    if (await copyText(text)) toast(runWords.copied);
-  };
-  function again() {
-    keepDraft(run.tool_name, call.arguments, schema);
-    void navigate({ to: '/tools/$name', params: { name: run.tool_name } });
+  /** The call, with the schema of its tool: it is asked for when it is needed, because the tool may be gone. */
+  async function callToCopy(): Promise<CallToCopy> {
+    const tool = await client.query({ ...toolQuery(run.tool_name), staleTime: 'static' }).catch(() => undefined);
+    const schema = tool?.input_schema ?? ANY;
+    return { tool: run.tool_name, arguments: unmasked(argumentsOf(run)), schema, url: me.server.public_url };
+  }
+  async function copy(textOf: (call: CallToCopy) => string) {
+    if (await copyText(textOf(await callToCopy()))) toast(runWords.copied);
+  }
+  async function again() {
+    const call = await callToCopy();
+    keepDraft(run.tool_name, call.arguments, call.schema);
+    await navigate({ to: '/tools/$name', params: { name: run.tool_name } });
   }
   return (
     <span className={styles.actions}>
       {(run.status === 'running' || run.status === 'paused') && <CancelRun id={run.run_id} />}
       <Menu trigger={<Button icon={CopyIcon}>{runWords.copyAs}</Button>}>
-        <MenuItem onSelect={() => void copy(shellCommand(call))}>{toolWords.formats.shell}</MenuItem>
-        <MenuItem onSelect={() => void copy(curlCommand(call))}>{toolWords.formats.curl}</MenuItem>
-        <MenuItem onSelect={() => void copy(pythonCode(call))}>{toolWords.formats.python}</MenuItem>
-        <MenuItem onSelect={() => void copy(location.href)}>{runWords.copyLink}</MenuItem>
+        <MenuItem onSelect={() => void copy(shellCommand)}>{toolWords.formats.shell}</MenuItem>
+        <MenuItem onSelect={() => void copy(curlCommand)}>{toolWords.formats.curl}</MenuItem>
+        <MenuItem onSelect={() => void copy(pythonCode)}>{toolWords.formats.python}</MenuItem>
+        <MenuItem onSelect={() => void copy(() => location.href)}>{runWords.copyLink}</MenuItem>
       </Menu>
-      {tool && (
-        <Button icon={AgainIcon} onClick={again}>
-          {runWords.again}
-        </Button>
-      )}
+      <Button icon={AgainIcon} onClick={() => void again()}>
+        {runWords.again}
+      </Button>
     </span>
   );
 }

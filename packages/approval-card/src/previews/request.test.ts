@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest';
 
 import type { PendingAction } from '../types';
-import { commandOf, requestOf } from './request';
+import { commandOf, markedUrl, requestOf } from './request';
 
-const card = (preview: object, values: object) => ({ preview, arguments: values }) as unknown as PendingAction;
+const card = (preview: object, values: object) => ({ preview, target: {}, arguments: values }) as unknown as PendingAction;
 
 describe('a request', () => {
   it('has the arguments of its template in the URL, and the others below', () => {
@@ -28,6 +28,22 @@ describe('a request', () => {
       ),
     );
     expect(view).toMatchObject({ method: 'GET', query: [{ name: 'a', value: '1' }], body: undefined, guessed: false });
+  });
+});
+
+describe('the URL of a request', () => {
+  const text = (url: string, template: string) => markedUrl(url, template).map((part) => (part.filled ? `<${part.text}>` : part.text)).join('');
+
+  it.each([
+    ['https://x.example/orders/7/refunds', 'POST https://x.example/orders/{order}/refunds', 'https://x.example/orders/<7>/refunds'],
+    ['https://x.example/a/7/b', 'GET https://x.example/{kind}/{id}/{part}', 'https://x.example/<a>/<7>/<b>'],
+    ['https://x.example/7', 'GET https://x.example/{id}', 'https://x.example/<7>'],
+    ['https://x.example/orders', 'GET https://x.example/orders', 'https://x.example/orders'],
+    ['https://y.example/orders/7', 'GET https://x.example/orders/{order}', 'https://y.example/orders/7'],
+    ['https://x.example/orders/7', '', 'https://x.example/orders/7'],
+    ['https://x.example/12', 'GET https://x.example/{a}{b}', 'https://x.example/12'],
+  ])('%s of %s is marked where an argument stands', (url, template, marked) => {
+    expect(text(url, template)).toBe(marked);
   });
 });
 

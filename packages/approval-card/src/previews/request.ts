@@ -19,14 +19,14 @@ export interface RequestView {
   guessed: boolean;
 }
 
-export function requestOf({ preview, arguments: values }: PendingAction): RequestView {
+export function requestOf({ preview, target, arguments: values }: PendingAction): RequestView {
   const text = preview?.text ?? '';
   const space = text.indexOf(' ');
   const { parts, used } = filledUrl(preview?.url ?? text.slice(space + 1), values);
   const described = preview?.body !== undefined || preview?.headers !== undefined;
   return {
     method: preview?.method ?? (space > 0 ? text.slice(0, space) : ''),
-    url: parts,
+    url: preview?.url === undefined ? parts : markedUrl(preview.url, target?.summary ?? ''),
     headers: preview?.headers ?? [],
     query: Array.isArray(preview?.query) ? preview.query : [],
     body: described ? (preview.body ?? undefined) : restOf(values, used),
@@ -53,6 +53,23 @@ export function filledUrl(template: string, values: Record<string, unknown>): { 
     return [{ text: typeof value === 'string' ? value : JSON.stringify(value), filled: true }];
   });
   return { parts, used };
+}
+
+/** The parts of a URL that the placeholders of its template stand for; without a template that fits, one part. */
+export function markedUrl(url: string, template: string): UrlPart[] {
+  const [first = '', ...fixed] = template.slice(template.indexOf(' ') + 1).split(/\{[^{}]+\}/);
+  const parts: UrlPart[] = [{ text: first, filled: false }];
+  if (!url.startsWith(first)) return [{ text: url, filled: false }];
+  let at = first.length;
+  for (const [index, text] of fixed.entries()) {
+    const isLast = index === fixed.length - 1;
+    const end = isLast ? url.length - text.length : text === '' ? -1 : url.indexOf(text, at);
+    if (end < at || !url.startsWith(text, end)) return [{ text: url, filled: false }];
+    parts.push({ text: url.slice(at, end), filled: true }, { text, filled: false });
+    at = end + text.length;
+  }
+  if (at < url.length) return [{ text: url, filled: false }];
+  return parts.filter((part) => part.text !== '');
 }
 
 /** Words of a shell line; quotes hold a word together. */
