@@ -73,6 +73,7 @@ async def test_a_page_is_clean(
     busy: Busy, guest: Guest, signed_in: Any, name: str, device: str, tmp_path: Path
 ) -> None:
     ann: ConsoleVisitor = await guest(busy.desk.url, storage_state=signed_in, **DEVICES[device])
+    ann.expects_refusals = False
     tab = await ann.opens(PAGES[name].format(pending_id=busy.pending_id, change_id=busy.change_id, run_id=busy.run_id))
     await expect(live(tab).or_(tab.get_by_role("dialog"))).to_be_visible()
     await ann.settles(tab)
@@ -84,8 +85,11 @@ async def test_a_page_is_clean(
 
 @pytest.mark.parametrize("device", DEVICES)
 async def test_the_sign_in_is_clean(busy: Busy, guest: Guest, device: str, tmp_path: Path) -> None:
-    tab = await (await guest(busy.desk.url, **DEVICES[device])).opens("/")
+    stranger: ConsoleVisitor = await guest(busy.desk.url, **DEVICES[device])
+    stranger.expects_refusals = False
+    tab = await stranger.opens("/")
     await expect(tab.get_by_role("heading", name="Sign in")).to_be_visible()
+    await stranger.settles(tab)
     found = [*await axe(tab), *await overflowing(tab)]
     await _take(tab, picture(f"console/sign-in-{device}.png", tmp_path))
 

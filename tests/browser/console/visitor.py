@@ -62,6 +62,7 @@ class ConsoleVisitor:
         self.complaints: list[str] = []
         self.allowed = {urlsplit(home).netloc}
         self.expects_outage = False
+        self.expects_refusals = True
         self._loading: set[Request] = set()
         self._idle = asyncio.Event()
 
@@ -101,7 +102,8 @@ class ConsoleVisitor:
     def _note(self, message: ConsoleMessage) -> None:
         if message.type not in ("error", "warning", "assert") or not self._is_own(message.location["url"]):
             return
-        expected = message.text.startswith(REFUSAL) or (self.expects_outage and message.text.startswith(UNREACHABLE))
+        refused = self.expects_refusals and message.text.startswith(REFUSAL)
+        expected = refused or (self.expects_outage and message.text.startswith(UNREACHABLE))
         if not expected:
             self.complaints.append(f"{message.type}: {message.text}")
 
