@@ -134,7 +134,7 @@ async def test_every_field_of_an_answer_is_in_the_document(tmp_path: Path) -> No
         await ask("POST", f"/pending/{other['pending']['id']}/preview", json={"changes": changes})
         answer = {"decision": "deny", "mode": "async"}
         await ask("POST", f"/pending/{other['pending']['id']}/answer", json=answer)
-        for path in ("/stats", "/insight/series", "/insight/top"):
+        for path in ("/stats", "/status", "/insight/series", "/insight/top"):
             await ask("GET", path)
         stored = await ask("POST", "/artifacts?name=a.txt", content=b"text")
         await ask("POST", f"/artifacts/{stored['id']}/link")
