@@ -15,6 +15,7 @@
 # make test-peers   Penguiflow's own planner over our catalog, installed at first (minutes); `make test` skips it
 # make test-n8n   the tests of webhooks against a real n8n, installed at first (minutes), and its answers recorded anew
 # make test-postgres   the tests of stores, of whole calls, of the gateway and of agents on each PostgreSQL that is installed
+# make test-scale   artifacts in object storage: kills, wrong credentials, lost buckets, copies, and all tests of stores
 # make test-console   the web console: Vitest, its checkers, every page and journey in a real browser, figures, first load
 # make test-clients   clients that others wrote, installed at first (minutes), list and call through the gateway
 # make test-frameworks   adapters of more agent frameworks, installed at first (minutes), with their tests and pages
@@ -25,7 +26,7 @@
 
 PYTHON ?= $(shell for p in python3.11 python3 python3.12 python3.13 python3.14; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
-EXTRAS := arrow,dev,gateway,graphql,http,keyring,langchain,mcp,oauth,postgres,search,websocket,workflow
+EXTRAS := arrow,dev,gateway,graphql,http,keyring,langchain,mcp,oauth,objects,postgres,search,websocket,workflow
 # More than the two cores of a small machine: tests of servers and programs wait as often as they work.
 WORKERS ?= 3
 BIN := .venv/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
@@ -40,7 +41,7 @@ PARTS := $(patsubst tools/parts/%.txt,.parts/%/.installed,$(filter-out %/llm.txt
 # Tests start hundreds of programs that import the package: it is compiled once, wherever bytecode is switched off, too.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup console card chromium demo test quick test-imports test-live release hooks check check-style check-mypy check-pyright check-layers check-console bench prove conformance demo-llm test-litellm test-llm test-peers test-n8n test-clients test-frameworks test-console test-postgres docs clean
+.PHONY: setup console card chromium demo test quick test-imports test-live release hooks check check-style check-mypy check-pyright check-layers check-console bench prove conformance demo-llm test-litellm test-llm test-peers test-n8n test-clients test-frameworks test-console test-postgres test-scale docs clean
 .DEFAULT_GOAL := setup
 
 setup: .venv/.installed node_modules/.installed $(PARTS) console card chromium
@@ -209,6 +210,10 @@ test-console: .venv/.installed console chromium check-console
 # PostgreSQL takes the place of SQLite. The wheel brings two versions, and the system may have another.
 test-postgres: .venv/.installed
 	$(BIN)/python -m tools.postgres_tests --numprocesses=$(WORKERS)
+
+# Real servers that tests kill, cut off and misuse.
+test-scale: .venv/.installed .parts/objects/.installed
+	$(BIN)/python -m pytest tests/objects/trial_failures.py tests/objects/trial_copies.py tests/objects/trial_contract.py --numprocesses=$(WORKERS) --dist=loadfile
 
 docs: setup
 	$(BIN)/python -m pytest tests/docs

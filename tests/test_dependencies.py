@@ -89,6 +89,7 @@ NEEDED = {
     "sources/graphql": ["graphql"],
     "sources/mcp": ["mcp"],
     "sources/workflow": ["workflow"],
+    "stores/object_storage": ["objects"],
     "stores/postgres": ["postgres"],
     "testing/stores": ["testing"],
     "wire/http1": ["http"],

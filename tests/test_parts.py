@@ -20,7 +20,17 @@ def test_the_lists_of_parts_are_names_and_versions_only() -> None:
     lists = sorted((parts.ROOT / "tools" / "parts").glob("*.txt"))
     lines = [line for path in lists for line in path.read_text(encoding="utf-8").splitlines()]
 
-    assert [path.stem for path in lists] == ["a2a", "llm", "mcp1", "node24", "openai_agents", "rest", "utcp"]
+    assert [path.stem for path in lists] == [
+        "a2a",
+        "deploy",
+        "llm",
+        "mcp1",
+        "node24",
+        "objects",
+        "openai_agents",
+        "rest",
+        "utcp",
+    ]
     assert [line for line in lines if not PINNED.fullmatch(line)] == []
 
 

@@ -31,7 +31,7 @@ COLUMNS = [
     ("schedules", "arguments"),
 ]
 # Made with a key or a digest of one: there is nothing to open.
-MACS = frozenset({"digest", "hash", "last_hash", "same_call", "forgotten", "total", "mac"})
+MACS = frozenset({"digest", "hash", "last_hash", "same_call", "forgotten", "total", "mac", "key_prefix"})
 
 
 def opened(folder: Path) -> tuple[SQLiteStore, FileCipher]:

@@ -109,15 +109,16 @@ def backup(common: CommonOptions, target: Target) -> None:
             output.document({"path": str(done.path), "bytes": size, "created_at": manifest.created_at, **facts})
         else:
             contents = f"the contents of {_count(manifest.contents, 'artifact')}"
+            contents += f" from {options.artifacts}" if options.artifacts else ""
             output.text(f"{done.path}: {_rows(manifest.rows)} and {contents}, {size // 1024 + 1} KB.")
             output.note("The encryption key is not in it. Back it up separately: without it, nothing can be restored.")
         if done.deleted:
             output.note(f"{_count(done.deleted, 'artifact')} of deleted runs were left out.")
         if done.missing:
             output.note(
-                f"The contents of {_count(len(done.missing), 'artifact')} are not in this data folder, so the backup "
-                f"does not contain them: {', '.join(sha256[:12] for sha256 in done.missing[:5])}. "
-                "Are they stored on another machine?"
+                f"The contents of {_count(len(done.missing), 'artifact')} are not in "
+                f"{options.artifacts or 'this data folder'}, so the backup does not contain them: "
+                f"{', '.join(sha256[:12] for sha256 in done.missing[:5])}. Are they stored on another machine?"
             )
         return FAILED if done.missing else 0
 
@@ -147,6 +148,8 @@ def restore(common: CommonOptions, source: Source) -> None:
             output.document({"database": place, **facts, "sessions_ended": done.sessions, "problems": problems})
         else:
             output.text(f"{place}: {_rows(rows)} of {format_time(done.manifest.created_at)} are restored.")
+            if options.artifacts:
+                output.note(f"The contents of {_count(done.manifest.contents, 'artifact')} are in {options.artifacts}.")
             if done.interrupted:
                 output.note(
                     f"{_count(done.interrupted, 'call')} may have happened since: `toolpost pending list"
@@ -180,6 +183,7 @@ def move(common: CommonOptions, to: To) -> None:
             output.document({"from": source.describe(), "to": target.describe(), **facts})
         else:
             output.text(f"{_rows(done.rows)} are in {target.describe()} and verified.")
+            output.note(f"The contents of artifacts stay in {options.artifacts or options.data_dir}.")
             output.note(
                 f"Set `database` to that address in the configuration. {source.describe()} refuses to open now."
             )
@@ -249,9 +253,9 @@ def _report_problems(problems: list[str], output: Output) -> int:
 
 
 def _rows(rows: Mapping[str, Any]) -> str:
-    from toolpost.stores.transfer import ROWS_OF_USERS
+    from toolpost.stores.transfer import count_rows_of_users
 
-    return f"{_count(rows['runs'], 'run')} with {_count(sum(rows.get(table, 0) for table in ROWS_OF_USERS), 'row')}"
+    return f"{_count(rows['runs'], 'run')} with {_count(count_rows_of_users(rows), 'row')}"
 
 
 def _count(count: int, what: str) -> str:

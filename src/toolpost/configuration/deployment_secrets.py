@@ -1,4 +1,4 @@
-"""The secrets of a deployment that are in environment variables: the encryption key and the operator's token.
+"""The secrets of a deployment in environment variables: its encryption key, its token, and those of object storage.
 
 No source, tool or child process receives them.
 """
@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 def deployment_secrets(settings: Settings, environ: Mapping[str, str] | None = None) -> frozenset[str]:
     """Return the values of the variables, and each key of a list of keys, for redaction."""
     variables = os.environ if environ is None else environ
-    values = (variables.get(name, "") for name in settings.secret_variables())
-    parts = (part.strip() for value in values for part in (value, *value.split(",")))
-    return frozenset(part for part in parts if len(part) >= MIN_SECRET)
+    whole = {variables.get(name, "").strip() for name in settings.storage_variables()}
+    values = [variables.get(name, "") for name in settings.secret_variables()]
+    keys = {part.strip() for value in values if value.strip() not in whole for part in (value, *value.split(","))}
+    return frozenset(secret for secret in whole | keys if len(secret) >= MIN_SECRET)
 
 
 def check_source(config: ExternalToolConfig, secrets: Collection[str]) -> None:
@@ -30,8 +31,8 @@ def check_source(config: ExternalToolConfig, secrets: Collection[str]) -> None:
     for place, text in _texts(config):
         if any(secret in text for secret in secrets):
             raise ConfigError(
-                f"source {config.name!r}: {place} contains the encryption key or the operator's token, which no source "
-                "receives; remove the variable, and give the source another secret",
+                f"source {config.name!r}: {place} contains the encryption key or the operator's token, or a credential "
+                "of `artifacts`, which no source receives; remove the variable, and give the source another secret",
                 code="secret_of_the_deployment",
             )
 

@@ -658,6 +658,11 @@ class Settings(ConfigModel):
         min_length=1,
         description="sqlite, memory, or the URL of a plug-in's database; null: SQLite in the data folder",
     )
+    artifacts: str | None = Field(
+        default=None,
+        description="Where contents of artifacts are stored: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or "
+        "az://CONTAINER/PREFIX; null: the data folder. Credentials come from the environment",
+    )
     lock: Path | None = Field(
         default=Path(LOCK_NAME), description="File with the approved tool definitions; null disables pinning"
     )
@@ -718,6 +723,17 @@ class Settings(ConfigModel):
             raise ValueError(f"{both}; they are one limit, so give one of them")
         return tools.model_copy(update={"max_concurrent": other})
 
+    @field_validator("artifacts")
+    @classmethod
+    def _a_bucket(cls, artifacts: str | None, info: ValidationInfo) -> str | None:
+        if artifacts is None:
+            return None
+        from toolpost.stores.object_storage import BucketPlace  # noqa: PLC0415 - few programs need it
+
+        if info.data.get("database") == "memory" or info.data.get("data_dir") is None:
+            raise ValueError("needs a database that stores its data: set data_dir, and no `database: memory`")
+        return str(BucketPlace.parse(artifacts))
+
     @model_validator(mode="after")
     def _secrets_stay(self) -> Self:
         for name in self.secret_variables():
@@ -726,9 +742,18 @@ class Settings(ConfigModel):
         return self
 
     def secret_variables(self) -> list[str]:
-        """Return the names of the variables that contain the encryption key or the operator's token."""
+        """Return the names of the variables with the encryption key, the operator's token and those of the bucket."""
         references = (self.accounts.key, self.server.token or "")
-        return [name for kind, _, name in (one.partition(":") for one in references) if kind == "env" and name]
+        named = [name for kind, _, name in (one.partition(":") for one in references) if kind == "env" and name]
+        return [*named, *self.storage_variables()]
+
+    def storage_variables(self) -> tuple[str, ...]:
+        """Return the names of the variables with the secrets of object storage, if artifacts are in a bucket."""
+        if self.artifacts is None:
+            return ()
+        from toolpost.stores.object_storage import BucketPlace  # noqa: PLC0415 - few programs need it
+
+        return BucketPlace.parse(self.artifacts).secret_variables()
 
     @model_validator(mode="after")
     def _names_differ(self) -> Self:

@@ -69,7 +69,8 @@ class Recovery:
     async def start(self) -> None:
         """Recover the calls of earlier processes, then repeat in the background."""
         await self.sweep()
-        await self.prune()
+        if self.data.is_limited:  # otherwise there is little to delete, and no program waits for it
+            await self.prune()
         self._task = asyncio.get_running_loop().create_task(self._watch())
 
     async def stop(self) -> None:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from toolpost.catalog.threads import run_in_thread
 from toolpost.contracts.calls import JSON, Credential, ToolOutput
 from toolpost.contracts.clock import SYSTEM_CLOCK, Clock
-from toolpost.contracts.errors import ToolOutputError
+from toolpost.contracts.errors import StoreError, ToolOutputError
 from toolpost.contracts.events import CallRef, JsonText
 from toolpost.contracts.ids import writable
 from toolpost.contracts.outcomes import NO_META, OUTPUT_ISSUES, Completed
@@ -105,7 +105,15 @@ class ResultProcessor:
     async def store(self, large: LargeResult, call: CallRef, *, readable: bool) -> Result:
         """Store a result as an artifact and return a preview; with `readable`, a tool can read the rest."""
         data, media_type, preview, meta = large
-        ref = await self._artifacts.put(data, artifact_ref(call, media_type=media_type, at=self._now()))
+        try:
+            ref = await self._artifacts.put(data, artifact_ref(call, media_type=media_type, at=self._now()))
+        except StoreError as error:
+            raise StoreError(
+                f"`{call.tool_name}` ran, but its result could not be stored: {error.message}. Its effects remain, so "
+                "call it again only if that is safe",
+                tool_name=call.tool_name,
+                cause=error,
+            ) from error
         content: dict[str, Any] = {"artifact_id": ref.id, "uri": ref.uri, "media_type": media_type, "size": ref.size}
         if preview is not None:
             content["preview"] = call.redact({"preview": preview})["preview"][:_PREVIEW_CHARS]

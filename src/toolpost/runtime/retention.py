@@ -24,10 +24,13 @@ class StoredData:
         self._retention = retention
         self._now = clock.wall
 
+    @property
+    def is_limited(self) -> bool:
+        """Whether records are deleted by age or size."""
+        return self._retention != Retention()
+
     async def prune(self) -> dict[str, int]:
-        """Delete records beyond their retention, and return how many of each kind."""
-        if self._retention == Retention():
-            return {}
+        """Delete records beyond their retention and contents without an artifact; return how many of each kind."""
         now = self._now()
         removed = {**await self._store.prune(self._retention, now=now), "tasks": 0, "sessions": 0}
         if self._agents is None or self._retention.max_age_s is None:

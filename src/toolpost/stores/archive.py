@@ -1,7 +1,8 @@
 """Archives: the data of a store in one ZIP file, with the contents of its artifacts.
 
 `manifest.json` describes the archive. `tables/NAME` has the rows of a table in batches, each with its length before it.
-`artifacts/HASH` is an encrypted content as it is stored. An archive does not contain the key that encrypts its values.
+`artifacts/HASH` is an encrypted content as it is stored, in a file or an object. An archive does not contain the key
+that encrypts its values.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ import os
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
-from shutil import copyfileobj
 from typing import IO, Any, Self
 
 import msgspec
@@ -75,12 +76,13 @@ class ArchiveWriter:
         self._columns[name], self._rows[name] = list(columns), rows
         return rows
 
-    def add_content(self, sha256: str, file: Path) -> None:
-        """Add an encrypted content; FileNotFoundError if there is none."""
-        with file.open("rb") as source:
-            stored = zipfile.ZipInfo(_CONTENTS + sha256)  # encrypted data cannot be compressed
-            with self._zip.open(stored, "w", force_zip64=True) as entry:
-                copyfileobj(source, entry)
+    def add_content(self, sha256: str, pieces: Iterator[bytes]) -> None:
+        """Add an encrypted content in pieces; FileNotFoundError of the first piece if there is none."""
+        first = next(pieces, b"")
+        stored = zipfile.ZipInfo(_CONTENTS + sha256)  # encrypted data cannot be compressed
+        with self._zip.open(stored, "w", force_zip64=True) as entry:
+            for piece in chain([first], pieces):
+                entry.write(piece)
         self._contents += 1
 
     def finish(self, *, toolpost: str, database: str, schema: int, created_at: float, log: LogState) -> Manifest:

@@ -1,7 +1,4 @@
-"""Contents of artifacts in encrypted files named by their hash.
-
-A file begins with a header: a mark, and the length of a full encrypted chunk. The content follows in chunks.
-"""
+"""Contents of artifacts in encrypted files named by their hash."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from typing import IO, BinaryIO
 
 from toolpost.contracts.errors import StoreError
 from toolpost.contracts.storage import Cipher
-from toolpost.stores.artifact_contents import CHUNK, ArtifactContent, ContentPart
+from toolpost.stores.artifact_contents import HEADER_BYTES, ArtifactContent, ContentPart, chunk_length
 from toolpost.stores.durable_files import make_private_folder, sync_folder, write_synced
 
 ARTIFACTS = "artifacts"  # the folder in a data folder
@@ -22,8 +19,6 @@ ARTIFACTS = "artifacts"  # the folder in a data folder
 STALE_S = 3600.0
 _TEMPORARY = ".part"
 _COPIED_BYTES = 1 << 20
-_MARK = b"TPAF\x01"
-_HEADER_BYTES = len(_MARK) + 4
 
 
 class ContentFiles:
@@ -41,7 +36,7 @@ class ContentFiles:
         """Return whether the content is stored completely."""
         try:
             with self.path(sha256).open("rb") as file:
-                return os.fstat(file.fileno()).st_size == _encrypted_size(file, size)
+                return _is_complete(file, ArtifactContent(sha256, size))
         except OSError:
             return False
 
@@ -50,12 +45,17 @@ class ContentFiles:
         if not self.holds(sha256, len(data)):
             self._replace(sha256, data)
 
+    def stream(self, sha256: str) -> Iterator[bytes]:
+        """Yield the file of a content in pieces; FileNotFoundError if there is none."""
+        with self.path(sha256).open("rb") as file:
+            yield from iter(partial(file.read, _COPIED_BYTES), b"")
+
     def restore(self, sha256: str, encrypted: IO[bytes]) -> None:
         """Store the file of a content as it was backed up."""
         self._write(sha256, iter(partial(encrypted.read, _COPIED_BYTES), b""))
 
     def _replace(self, sha256: str, data: bytes) -> None:
-        self._write(sha256, self._encrypted(sha256, data))
+        self._write(sha256, ArtifactContent(sha256, len(data)).encode(self._cipher, data))
 
     def _write(self, sha256: str, parts: Iterable[bytes]) -> None:
         path = self.path(sha256)
@@ -90,8 +90,8 @@ class ContentFiles:
         with contextlib.suppress(FileNotFoundError):
             mark = self._cipher.prefix()
             with self.path(sha256).open("rb") as file:
-                head = file.read(_HEADER_BYTES + len(mark))
-            if not size or head[_HEADER_BYTES:] == mark:
+                head = file.read(HEADER_BYTES + len(mark))
+            if not size or head[HEADER_BYTES:] == mark:
                 return False
             data = self.read(sha256, size=size, offset=0, limit=None)
             self._replace(sha256, data)
@@ -117,31 +117,18 @@ class ContentFiles:
                 if path.stat().st_mtime < now - STALE_S:
                     path.unlink()
 
-    def _encrypted(self, sha256: str, data: bytes) -> Iterator[bytes]:
-        """Yield the header and the encrypted chunks of a file."""
-        overhead = len(self._cipher.encrypt(b"", row="artifact"))
-        yield _MARK + (CHUNK + overhead).to_bytes(4, "big")
-        yield from ArtifactContent(sha256, len(data)).encrypt(self._cipher, data)
-
     def _opened(self, file: BinaryIO, content: ArtifactContent, part: ContentPart) -> bytes:
-        if os.fstat(file.fileno()).st_size != _encrypted_size(file, content.size):
+        if not _is_complete(file, content):
             raise StoreError(f"artifact file {file.name!r} is damaged: its size is wrong; restore it from a backup")
         length = _chunk_length(file)
-        file.seek(_HEADER_BYTES + part.numbers.start * length)
+        file.seek(HEADER_BYTES + part.numbers.start * length)
         return part.cut(b"".join([content.decrypt(self._cipher, at, file.read(length)) for at in part.numbers]))
 
 
+def _is_complete(file: BinaryIO, content: ArtifactContent) -> bool:
+    return os.fstat(file.fileno()).st_size == content.encoded_size(_chunk_length(file))
+
+
 def _chunk_length(file: BinaryIO) -> int:
-    """Return the length of a full encrypted chunk; 0 for a file that is not encrypted."""
     file.seek(0)
-    header = file.read(_HEADER_BYTES)
-    return int.from_bytes(header[len(_MARK) :], "big") if header.startswith(_MARK) else 0
-
-
-def _encrypted_size(file: BinaryIO, size: int) -> int | None:
-    """Return the file size that a content of `size` bytes has when encrypted; None for a file that is not encrypted."""
-    length = _chunk_length(file)
-    if length <= CHUNK:
-        return None
-    full, rest = divmod(size, CHUNK)
-    return _HEADER_BYTES + full * length + (rest + length - CHUNK if rest else 0)
+    return chunk_length(file.read(HEADER_BYTES))

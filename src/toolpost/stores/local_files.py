@@ -19,7 +19,7 @@ class LocalData(NamedTuple):
 
 
 LOCAL_DATA = (
-    LocalData("artifacts", "contents of artifacts", "share this folder between the machines"),
+    LocalData("artifacts", "contents of artifacts", "set `artifacts` to a bucket, or share this folder"),
     LocalData(TASK_FOLDER, "logs of agents' tasks", _PER_MACHINE),
     LocalData(SESSION_FOLDER, "sessions of main agents", _PER_MACHINE),
     LocalData(SHARED_MEMORY, "memory that a tenant's agents share", _PER_MACHINE),

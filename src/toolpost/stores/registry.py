@@ -38,7 +38,7 @@ class StoreOptions(NamedTuple):
 
     `database` is a name or a URL whose scheme is the name, `data_dir` the folder for files, and `event_queue` the limit
     of events that wait to be written. `make_cipher` creates the cipher of a folder, when data is encrypted. `threads`
-    run the work that blocks.
+    run the work that blocks. `artifacts` is the bucket for contents of artifacts; without one they are in `data_dir`.
     """
 
     database: str
@@ -47,6 +47,7 @@ class StoreOptions(NamedTuple):
     event_queue: int = 50_000
     clock: Clock = SYSTEM_CLOCK
     threads: StoreThreads = DAEMON_THREADS
+    artifacts: str | None = None
 
 
 class StoreCheck(NamedTuple):

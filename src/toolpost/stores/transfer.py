@@ -40,12 +40,16 @@ COPIED: Mapping[str, str] = {
     "schedules": "tenant, name",
     "metrics": "tenant, dimension, width, begin, key",
     "metrics_position": "position",
+    "contents": "object",
 }
 """The tables that are copied, with the order of their rows. The ledger is copied separately, as a `LogState`."""
+SINCE: Mapping[str, int] = {"jobs": 2, "schedules": 2, "contents": 3}
+"""The versions of the schema that added tables; the others are in every version."""
+NOT_BACKED_UP = frozenset({"contents"})
+"""Tables that a backup does not contain: a restored database has objects of its own, and deletes no others."""
 RENUMBERED = frozenset({"journal", "pending", "cancels", "artifacts", "jobs"})
 """Tables whose rows get new numbers in the same order."""
-ROWS_OF_USERS = tuple(table for table in COPIED if table != "metrics_position")  # which has always one row
-_SINCE = {"jobs": 2, "schedules": 2}  # the versions that added tables
+_ALWAYS_ONE_ROW = "metrics_position"
 BATCH = 1000
 NOT_EMPTY = "database_not_empty"  # the code of the error
 
@@ -175,6 +179,21 @@ def find_portable(options: StoreOptions) -> PortableBackend:
     raise ConfigError(f"database: {name} has nothing that could be migrated, backed up or moved")
 
 
+def tables_of(schema: int) -> list[str]:
+    """Return the copied tables that a version of the schema has."""
+    return [table for table in COPIED if SINCE.get(table, 1) <= schema]
+
+
+def rows_of_users(schema: int) -> list[str]:
+    """Return the tables that are empty in a new database."""
+    return [table for table in tables_of(schema) if table != _ALWAYS_ONE_ROW]
+
+
+def count_rows_of_users(rows: Mapping[str, int]) -> int:
+    """Return the number of rows of users from the numbers by table, which may be those of an earlier version."""
+    return sum(count for table, count in rows.items() if table != _ALWAYS_ONE_ROW)
+
+
 def open_log(key: bytes, cipher: Cipher, place: str) -> LogKey:
     """Decrypt the key of a log; StoreError if the encryption key of the data is another."""
     if not key:
@@ -183,11 +202,6 @@ def open_log(key: bytes, cipher: Cipher, place: str) -> LogKey:
     if log_key is None:
         raise wrong_key(f"the data of {place!r}", cipher)
     return log_key
-
-
-def tables_of(schema: int) -> list[str]:
-    """Return the copied tables of a version of the schema."""
-    return [table for table in COPIED if _SINCE.get(table, 1) <= schema]
 
 
 def refuse_missing(tables: Collection[str], schema: int, place: str) -> None:

@@ -289,6 +289,7 @@ def store_options(settings: Settings) -> StoreOptions:
         settings.data_dir,
         partial(_cipher, settings),
         settings.limits.event_queue,
+        artifacts=settings.artifacts,
     )
 
 

@@ -62,11 +62,14 @@ async def read_artifact(request: RestRequest) -> Response:
 
     Browsers download artifacts instead of showing them.
     """
-    return content_response(request, await find_artifact(request))
+    return await content_response(request, await find_artifact(request))
 
 
-def content_response(request: RestRequest, found: ArtifactRef) -> Response:
-    """Return the content of an artifact, or the range of it that a request wants."""
+async def content_response(request: RestRequest, found: ArtifactRef) -> Response:
+    """Return the content of an artifact, or the range of it that a request wants.
+
+    The first piece is read before the status is sent, so a content that cannot be read is an error and not a download.
+    """
     etag = f'"{found.sha256}"'
     headers = {
         "ETag": etag,
@@ -90,7 +93,9 @@ def content_response(request: RestRequest, found: ArtifactRef) -> Response:
             status = 206
             headers["Content-Range"] = f"bytes {begin}-{end - 1}/{found.size}"
     headers["Content-Length"] = str(end - begin)
-    return StreamingResponse(_pieces(request.box.store.artifacts, found, begin, end), status, headers=headers)
+    pieces = _pieces(request.box.store.artifacts, found, begin, end)
+    first = await anext(pieces, b"")
+    return StreamingResponse(_rejoined(first, pieces), status, headers=headers)
 
 
 def _content_type(media_type: str) -> str:
@@ -115,6 +120,12 @@ async def _pieces(store: ArtifactStore, found: ArtifactRef, begin: int, end: int
         if not piece:
             return
         begin += len(piece)
+        yield piece
+
+
+async def _rejoined(first: bytes, rest: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+    yield first
+    async for piece in rest:
         yield piece
 
 

@@ -69,7 +69,7 @@ async def download_artifact(request: RestRequest) -> Response:
     found = await store.artifacts.info(link.artifact_id, tenant=link.tenant)
     if found is None:
         raise Problem(404, "artifact_not_found", f"unknown artifact {link.artifact_id!r}")
-    return content_response(request, found)
+    return await content_response(request, found)
 
 
 def _read(store: Store, token: str) -> _Link | None:

@@ -44,10 +44,11 @@ def check_database(database: Database, make_cipher: Callable[[Path], Cipher], fo
             yield from _check_server(db)
             yield _check_clock(db)
             yield _check_notifications(db, database)
-            if not read_version(db):
+            known = read_version(db)
+            if not known:
                 return
             refuse_moved(db, database.place)
-            refuse_missing({name for (name,) in db.execute(_TABLES)}, read_version(db), database.place)
+            refuse_missing({name for (name,) in db.execute(_TABLES)}, known, database.place)
             check_key(db, make_cipher(folder), database.place)
             yield _check_owners(db)
     except (psycopg.Error, StoreError) as error:

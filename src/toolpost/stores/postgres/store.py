@@ -36,7 +36,6 @@ from toolpost.contracts.storage import (
 )
 from toolpost.contracts.store_status import StoreInspection, StoreStatus
 from toolpost.stores.changes import Changes
-from toolpost.stores.content_files import ARTIFACTS, ContentFiles
 from toolpost.stores.durable_files import make_private_folder
 from toolpost.stores.encryption import RowCipher
 from toolpost.stores.key_uses import EncryptedKeyUses
@@ -64,6 +63,7 @@ from toolpost.stores.registry import StoreCheck, StoreOptions
 from toolpost.stores.sessions import EncryptedSessionStore
 from toolpost.stores.sql.artifacts import SQLArtifactStore
 from toolpost.stores.sql.caller_keys import SQLCallerKeys
+from toolpost.stores.sql.content_objects import ContentPlaces, check_bucket, refuse_other_place
 from toolpost.stores.sql.erasure import Forgetter
 from toolpost.stores.sql.jobs import SQLJobStore, SQLScheduleStore
 from toolpost.stores.sql.key_rotation import KeyRotation
@@ -113,9 +113,9 @@ class OpenDatabase(NamedTuple):
 
 
 class PostgresStore:
-    """The store of one Toolbox in a database; the contents of artifacts are files, in a folder that processes share."""
+    """The store of one Toolbox in a database; contents of artifacts are in a bucket, or in a folder that is shared."""
 
-    def __init__(self, database: OpenDatabase, cipher: Cipher, files: ContentFiles) -> None:
+    def __init__(self, database: OpenDatabase, cipher: Cipher, places: ContentPlaces) -> None:
         self._database = database
         self._shared = shared = database.shared
         self.events: EventLog = PostgresEventLog(shared)
@@ -123,13 +123,15 @@ class PostgresStore:
         self.idempotency: IdempotencyStore = PostgresIdempotencyStore(shared)
         self.cancels: CancelStore = PostgresCancelStore(shared)
         common = self._common = SharedPostgres(shared)
+        ids = IdMaker(shared.clock, secure=True)
+        contents = places.contents(common, cipher, ids)
         self.pending: PendingStore = SQLPendingStore(common, shared.changes)
         self.caller_keys: CallerKeyStore = SQLCallerKeys(common)
         self.webhooks: WebhookStore = SQLWebhookStore(common)
         self.jobs: JobStore = SQLJobStore(common, shared.changes)
         self.schedules: ScheduleStore = SQLScheduleStore(common)
         self.metrics: MetricStore = SQLMetricStore(common, read_next_segments)
-        self.artifacts: ArtifactStore = SQLArtifactStore(common, files, IdMaker(shared.clock, secure=True))
+        self.artifacts: ArtifactStore = SQLArtifactStore(common, contents, ids)
         self.tokens: TokenRows = SQLTokenRows(common)
         self.limits: LimitStore = database.limits
         table = SQLStateTable(common)
@@ -138,9 +140,9 @@ class PostgresStore:
         self.state = EncryptedStateStore(
             table, shared.cipher, owner_id=lambda: shared.owner_id, is_alive=self._is_alive
         )
-        self._pruner = Pruner(common, files)
-        self._forgetter = Forgetter(common, pruner=self._pruner, finish=lambda: None)
-        self._key_rotation = KeyRotation(common, cipher, files)
+        self._pruner = Pruner(common, contents)
+        self._forgetter = Forgetter(common, contents=contents, finish=lambda: None)
+        self._key_rotation = KeyRotation(common, cipher, contents)
 
     @property
     def owner_id(self) -> str:
@@ -196,6 +198,7 @@ class PostgresBackend:
             clock=options.clock,
             queue_limit=options.event_queue,
             threads=options.threads,
+            artifacts=options.artifacts,
         )
 
     def find_ids(self, options: StoreOptions, kind: IdKind, prefix: str, *, tenant: str, limit: int) -> list[str]:
@@ -206,7 +209,8 @@ class PostgresBackend:
             return []
 
     def check(self, options: StoreOptions) -> Iterator[StoreCheck]:
-        return check_database(Database(options.database), options.make_cipher, _folder(options))
+        yield from check_database(Database(options.database), options.make_cipher, _folder(options))
+        yield from check_bucket(options.artifacts)
 
     def inspect(self, options: StoreOptions) -> StoreInspection | None:
         return inspect_database(Database(options.database), options.make_cipher, _named_folder(options), options.clock)
@@ -240,12 +244,15 @@ def open_postgres_store(
     threads: StoreThreads = DAEMON_THREADS,
     lease_s: float = LEASE_S,
     probation_s: float | None = None,
+    artifacts: str | None = None,
 ) -> PostgresStore:
     """Open the store in a database; StoreError contains the reason and the remedy.
 
     If more than `queue_limit` events are queued, emitters have to drain. A process that does not renew its lease for
-    `lease_s` is taken for dead, by processes that have held a lease for `probation_s` (None: `lease_s`).
+    `lease_s` is taken for dead, by processes that have held a lease for `probation_s` (None: `lease_s`). `artifacts` is
+    the bucket of the contents of artifacts; None is the data folder.
     """
+    places = ContentPlaces.of(data_dir, cipher, artifacts)
     database = open_database(
         url,
         cipher=cipher,
@@ -254,8 +261,9 @@ def open_postgres_store(
         threads=threads,
         lease_s=lease_s,
         probation_s=probation_s,
+        artifacts=artifacts,
     )
-    return PostgresStore(database, cipher, ContentFiles(data_dir / ARTIFACTS, cipher))
+    return PostgresStore(database, cipher, places)
 
 
 def open_database(
@@ -267,10 +275,12 @@ def open_database(
     threads: StoreThreads = DAEMON_THREADS,
     lease_s: float = LEASE_S,
     probation_s: float | None = None,
+    artifacts: str | None = None,
 ) -> OpenDatabase:
     """Connect to a database, migrate it, and register this process; StoreError contains the reason and the remedy."""
     database, rows = Database(url), RowCipher(cipher)
-    db, leases = _connect(database, cipher, partial(Leases, clock=clock, lease_s=lease_s, probation_s=probation_s))
+    make_leases = partial(Leases, clock=clock, lease_s=lease_s, probation_s=probation_s)
+    db, leases = _connect(database, cipher, make_leases, artifacts)
     appender = PostgresEventAppender(leases)
     reader = PostgresReader(database)
     notifications = PostgresNotifications()
@@ -292,12 +302,15 @@ async def _unknown() -> object:
     return object()
 
 
-def _connect(database: Database, cipher: Cipher, make_leases: Callable[[Ledger], Leases]) -> tuple[Connection, Leases]:
+def _connect(
+    database: Database, cipher: Cipher, make_leases: Callable[[Ledger], Leases], artifacts: str | None
+) -> tuple[Connection, Leases]:
     db = database.connect("writer")
     try:
         migrate(db, database.place)
         transfer.refuse_moved(db, database.place)
         check_key(db, cipher, database.place)
+        refuse_other_place(PostgresStatements(db), artifacts)
         leases = make_leases(open_ledger(db, RowCipher(cipher)))
         leases.register(db)
     except psycopg.Error as error:

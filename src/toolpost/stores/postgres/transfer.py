@@ -27,13 +27,13 @@ from toolpost.stores.transfer import (
     BATCH,
     COPIED,
     RENUMBERED,
-    ROWS_OF_USERS,
     LogState,
     Migration,
     open_log,
     refuse_rows,
     refuse_users,
     refuse_version,
+    rows_of_users,
     tables_of,
 )
 
@@ -259,7 +259,7 @@ def _refuse_users(db: Connection, place: str) -> None:
 
 
 def _refuse_data(db: Connection, place: str) -> None:
-    counts = {table: _count(db, table) for table in ROWS_OF_USERS}
+    counts = {table: _count(db, table) for table in rows_of_users(read_version(db))}
     refuse_rows(counts, place, "Name another database, or drop the schema toolpost if you no longer need its data")
 
 

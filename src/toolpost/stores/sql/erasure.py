@@ -12,9 +12,9 @@ from toolpost.stores.chain import Segment
 from toolpost.stores.pending_rows import STATUS_COLUMNS, status_mac
 from toolpost.stores.retention_rules import FORGOTTEN_USER
 from toolpost.stores.run_heads import chain_start
+from toolpost.stores.sql.contents import ContentStore
 from toolpost.stores.sql.database import SharedDatabase, SQLConnection
 from toolpost.stores.sql.metrics import forget_metrics
-from toolpost.stores.sql.pruning import Pruner
 
 # Few enough that other writes do not wait long for one step.
 SEGMENTS_A_STEP = 200
@@ -78,16 +78,16 @@ class Forgetter:
     `finish` removes copies of deleted rows that the database may still have.
     """
 
-    def __init__(self, shared: SharedDatabase, *, pruner: Pruner, finish: Callable[[], None]) -> None:
+    def __init__(self, shared: SharedDatabase, *, contents: ContentStore, finish: Callable[[], None]) -> None:
         self._shared = shared
-        self._pruner = pruner
+        self._contents = contents
         self._finish = finish
 
     async def forget(self, principal: Principal) -> dict[str, int]:
         """Delete all data of a user; return the number of records of each kind, and of calls `under_way`."""
         counts, contents = await self._shared.write(partial(self._forget, principal=principal))
-        # After the rows are committed. If this process ends before, pruning removes the files.
-        files = await self._shared.write(partial(self._pruner.delete_unnamed, names=contents))
+        # After the rows are committed. If this process ends before, pruning removes the contents.
+        files = await self._contents.release(contents)
         events, runs, after, calls = 0, 0, 0, None
         while calls is None:
             forget_events = partial(self._forget_events, principal=principal, after=after)

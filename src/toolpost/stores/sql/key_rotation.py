@@ -9,8 +9,8 @@ from typing import Any
 
 from toolpost.contracts.errors import StoreError
 from toolpost.contracts.storage import Cipher
-from toolpost.stores.content_files import ContentFiles
 from toolpost.stores.encrypted_columns import ENCRYPTED, PRIMARY_KEYS, EncryptedColumn
+from toolpost.stores.sql.contents import ContentStore
 from toolpost.stores.sql.database import SharedDatabase, SQLConnection
 
 # Few enough that other writes do not wait long for one step.
@@ -20,10 +20,10 @@ ROWS_A_STEP = 200
 class KeyRotation:
     """Creates an encryption key and encrypts existing values with it, in small transactions that can be repeated."""
 
-    def __init__(self, shared: SharedDatabase, cipher: Cipher, files: ContentFiles) -> None:
+    def __init__(self, shared: SharedDatabase, cipher: Cipher, contents: ContentStore) -> None:
         self._shared = shared
         self._cipher = cipher
-        self._files = files
+        self._contents = contents
 
     async def rotate(self, *, retire: bool) -> dict[str, int]:
         """Create a key and encrypt everything with it; with `retire` delete older keys unless a value is unreadable."""
@@ -43,19 +43,8 @@ class KeyRotation:
             while keys := await self._shared.read(partial(column.find_older, after=after)):
                 counts.update(await self._shared.write(partial(self._step, column=column, keys=keys)))
                 after = keys[-1]
-        counts.update(await self._reencrypt_files())
+        counts.update(await self._contents.reencrypt())
         return dict(counts)
-
-    async def _reencrypt_files(self) -> dict[str, int]:
-        """Re-encrypt the contents of artifacts."""
-        counts = {"artifacts": 0, "unreadable": 0}
-        sql = "SELECT DISTINCT sha256, size FROM artifacts"
-        for sha256, size in await self._shared.read(lambda db: db.execute(sql).fetchall()):
-            try:
-                counts["artifacts"] += await asyncio.to_thread(self._files.reencrypt, sha256, size)
-            except StoreError:
-                counts["unreadable"] += 1
-        return counts
 
     def _step(self, db: SQLConnection, *, column: _Column, keys: list[tuple[Any, ...]]) -> dict[str, int]:
         done = 0

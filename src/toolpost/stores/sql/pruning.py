@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from functools import partial
 
 from toolpost.contracts.storage import Retention
-from toolpost.stores.content_files import ContentFiles
 from toolpost.stores.retention_rules import PRUNED, ArtifactSize, over_quota
-from toolpost.stores.sql.artifacts import delete_unnamed
+from toolpost.stores.sql.contents import ContentStore
 from toolpost.stores.sql.database import SharedDatabase, SQLConnection
 from toolpost.stores.sql.metrics import prune_metrics
 
 # Few enough that other writes do not wait long for one step.
 RUNS_A_STEP = 200
-FILES_A_STEP = 500
 
 # NOT EXISTS uses indexes; for NOT IN, PostgreSQL compares every pair of rows once the list outgrows its memory.
 _WITHOUT_RUN = "NOT EXISTS (SELECT 1 FROM runs WHERE runs.run_id = one.run_id AND runs.tenant = one.tenant)"
@@ -69,12 +66,12 @@ _DELETE_ARTIFACTS = "DELETE FROM artifacts WHERE id = ANY(:ids)"
 class Pruner:
     """Deletes old finished runs and artifacts over the quota, in small transactions."""
 
-    def __init__(self, shared: SharedDatabase, files: ContentFiles) -> None:
+    def __init__(self, shared: SharedDatabase, contents: ContentStore) -> None:
         self._shared = shared
-        self._files = files
+        self._contents = contents
 
     async def prune(self, retention: Retention, *, now: float) -> dict[str, int]:
-        """Delete records past the limits; return the number of rows and files of each kind."""
+        """Delete records past the limits, and contents without an artifact; return the number of each kind."""
         removed = Counter(dict.fromkeys(PRUNED, 0))
         if retention.max_age_s is not None:
             cutoff = now - retention.max_age_s
@@ -86,7 +83,7 @@ class Pruner:
             removed["artifacts"] += await self._shared.write(over)
         oldest = 0.0 if retention.max_age_s is None else now - retention.max_age_s
         removed["metrics"] = await self._shared.write(partial(prune_metrics, cutoff=oldest, now=now))
-        removed["files"] = await self._prune_files(now)
+        removed["files"] = await self._contents.collect(now)
         return dict(removed)
 
     def _prune_runs(self, db: SQLConnection, *, cutoff: float) -> dict[str, int]:
@@ -100,19 +97,6 @@ class Pruner:
         del removed["segments"]
         db.remove_runs([((tenant, run_id), mac) for _, run_id, tenant, mac in runs])
         return {**removed, "events": events}
-
-    async def _prune_files(self, now: float) -> int:
-        """Delete files without a row."""
-        await asyncio.to_thread(self._files.sweep, now)
-        names = await asyncio.to_thread(lambda: set(self._files.names()))
-        hashes = await self._shared.read(lambda db: {row[0] for row in db.execute("SELECT sha256 FROM artifacts")})
-        stray = sorted(names - hashes)
-        steps = [stray[start : start + FILES_A_STEP] for start in range(0, len(stray), FILES_A_STEP)]
-        return sum([await self._shared.write(partial(self.delete_unnamed, names=step)) for step in steps])
-
-    def delete_unnamed(self, db: SQLConnection, *, names: list[str]) -> int:
-        """Delete the files that no row names; return their number."""
-        return delete_unnamed(db, self._files, names)
 
 
 def _prune_by_age(db: SQLConnection, *, cutoff: float) -> dict[str, int]:

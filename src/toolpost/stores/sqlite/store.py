@@ -35,7 +35,6 @@ from toolpost.contracts.storage import (
 )
 from toolpost.contracts.store_status import StoreInspection, StoreStatus
 from toolpost.stores.changes import Changes
-from toolpost.stores.content_files import ARTIFACTS, ContentFiles
 from toolpost.stores.durable_files import make_private_folder
 from toolpost.stores.encryption import RowCipher
 from toolpost.stores.key_uses import EncryptedKeyUses
@@ -44,6 +43,7 @@ from toolpost.stores.registry import StoreCheck, StoreOptions
 from toolpost.stores.sessions import EncryptedSessionStore
 from toolpost.stores.sql.artifacts import SQLArtifactStore
 from toolpost.stores.sql.caller_keys import SQLCallerKeys
+from toolpost.stores.sql.content_objects import ContentPlaces, check_bucket, refuse_other_place
 from toolpost.stores.sql.erasure import Forgetter
 from toolpost.stores.sql.jobs import SQLJobStore, SQLScheduleStore
 from toolpost.stores.sql.key_rotation import KeyRotation
@@ -100,7 +100,7 @@ class SQLiteStore:
         self,
         shared: SQLiteContext,
         cipher: Cipher,
-        files: ContentFiles,
+        places: ContentPlaces,
         *,
         limits: SQLiteLimits,
         truncate: Callable[[], None],
@@ -110,14 +110,15 @@ class SQLiteStore:
         self.journal: Journal = SQLiteJournal(shared)
         self.idempotency: IdempotencyStore = SQLiteIdempotencyStore(shared)
         self.cancels: CancelStore = SQLiteCancelStore(shared)
-        database = SharedSQLite(shared)
+        database, ids = SharedSQLite(shared), IdMaker(shared.clock, secure=True)
+        contents = places.contents(database, cipher, ids)
         self.pending: PendingStore = SQLPendingStore(database, shared.changes)
         self.caller_keys: CallerKeyStore = SQLCallerKeys(database)
         self.webhooks: WebhookStore = SQLWebhookStore(database)
         self.jobs: JobStore = SQLJobStore(database, shared.changes)
         self.schedules: ScheduleStore = SQLScheduleStore(database)
         self.metrics: MetricStore = SQLMetricStore(database, read_next_segments)
-        self.artifacts: ArtifactStore = SQLArtifactStore(database, files, IdMaker(shared.clock, secure=True))
+        self.artifacts: ArtifactStore = SQLArtifactStore(database, contents, ids)
         self.tokens: TokenRows = SQLTokenRows(database)
         self.limits: LimitStore = limits
         table = SQLStateTable(database)
@@ -128,10 +129,10 @@ class SQLiteStore:
         )
         self._shared = shared
         self._close_limits = limits.close
-        self._pruner = Pruner(database, files)
+        self._pruner = Pruner(database, contents)
         # Other processes may keep the write-ahead log for as long as they run.
-        self._forgetter = Forgetter(database, pruner=self._pruner, finish=truncate)
-        self._key_rotation = KeyRotation(database, cipher, files)
+        self._forgetter = Forgetter(database, contents=contents, finish=truncate)
+        self._key_rotation = KeyRotation(database, cipher, contents)
 
     async def _is_alive(self, owner_id: str) -> bool:
         return self._shared.liveness.alive(owner_id)
@@ -185,7 +186,12 @@ class SQLiteBackend:
         folder = _folder(options)
         cipher = options.make_cipher(folder)
         return open_sqlite_store(
-            folder, cipher=cipher, clock=options.clock, queue_limit=options.event_queue, threads=options.threads
+            folder,
+            cipher=cipher,
+            clock=options.clock,
+            queue_limit=options.event_queue,
+            threads=options.threads,
+            artifacts=options.artifacts,
         )
 
     def find_ids(self, options: StoreOptions, kind: IdKind, prefix: str, *, tenant: str, limit: int) -> list[str]:
@@ -199,7 +205,8 @@ class SQLiteBackend:
             return []
 
     def check(self, options: StoreOptions) -> Iterator[StoreCheck]:
-        return check_folder(_folder(options), options.make_cipher)
+        yield from check_folder(_folder(options), options.make_cipher)
+        yield from check_bucket(options.artifacts)
 
     def inspect(self, options: StoreOptions) -> StoreInspection | None:
         return inspect_folder(_folder(options), options.make_cipher, options.clock)
@@ -236,17 +243,19 @@ def open_sqlite_store(
     queue_limit: int = 50_000,
     busy_s: float = 5.0,
     threads: StoreThreads = DAEMON_THREADS,
+    artifacts: str | None = None,
 ) -> SQLiteStore:
     """Open the store in a folder, which is created if it is missing; StoreError contains the reason and the remedy.
 
     If more than `queue_limit` events are queued, emitters have to drain. `busy_s` limits the wait for a database that
-    another process has locked.
+    another process has locked. `artifacts` is the bucket of the contents of artifacts; None is the folder.
     """
     _make_folder(data_dir)
+    places = ContentPlaces.of(data_dir, cipher, artifacts)
     path, rows = data_dir / DATABASE, RowCipher(cipher)
     liveness = Liveness(data_dir / OWNERS, clock)
     try:
-        db, ledger = _open_database(path, cipher, busy_s)
+        db, ledger = _open_database(path, cipher, busy_s, artifacts)
     except StoreError:
         liveness.release()
         raise
@@ -259,17 +268,20 @@ def open_sqlite_store(
     return SQLiteStore(
         SQLiteContext(writer, reader, appender, rows, liveness, changes, clock, ledger.key, liveness.owner_id),
         cipher,
-        ContentFiles(data_dir / ARTIFACTS, cipher),
+        places,
         limits=SQLiteLimits(data_dir, liveness, clock, threads.before_commit),
         truncate=partial(truncate_wal, path, busy_s=busy_s),
     )
 
 
-def _open_database(path: Path, cipher: Cipher, busy_s: float) -> tuple[sqlite3.Connection, Ledger]:
+def _open_database(
+    path: Path, cipher: Cipher, busy_s: float, artifacts: str | None
+) -> tuple[sqlite3.Connection, Ledger]:
     db = open_writable(path, busy_s=busy_s)
     try:
         transfer.refuse_moved(db, path)
         check_key(db, cipher, path)
+        refuse_other_place(SQLiteStatements(db), artifacts)
         return db, open_ledger(db, RowCipher(cipher))
     except sqlite3.Error as exc:
         db.close()

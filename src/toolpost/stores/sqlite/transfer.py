@@ -33,13 +33,13 @@ from toolpost.stores.transfer import (
     BATCH,
     COPIED,
     RENUMBERED,
-    ROWS_OF_USERS,
     LogState,
     Migration,
     open_log,
     refuse_rows,
     refuse_users,
     refuse_version,
+    rows_of_users,
     tables_of,
 )
 
@@ -216,10 +216,11 @@ def _refuse_data(path: Path) -> None:
     if not path.exists():
         return
     with _explained(path), closing(open_readable(path, busy_s=_BUSY_S)) as db:
-        if not read_version(db):
+        version = read_version(db)
+        if not version:
             return
         refuse_moved(db, path)
-        counts = {table: _count(db, table) for table in ROWS_OF_USERS}
+        counts = {table: _count(db, table) for table in rows_of_users(version)}
     advice = f"Name another data_dir, or move this file away: mv {quote(str(path))} {quote(str(path))}.old"
     refuse_rows(counts, str(path), advice)
 
