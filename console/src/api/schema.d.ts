@@ -1879,7 +1879,7 @@ export interface components {
             action: "allow" | "ask" | "deny";
             text: string;
             reason: string;
-            /** @description A tool matches if it meets all; an empty list is no condition */
+            /** @description A tool matches if it meets all; an empty list matches every tool */
             conditions: {
                 tools: string[];
                 sources: string[];

@@ -71,7 +71,7 @@ class MasterKeys:
         return list((self._known or self._load()).keys.values())
 
     def is_missing(self) -> bool:
-        """Return whether there is no key yet."""
+        """Return whether a key does not exist yet."""
         return self._known is None and not self._place.read()
 
     def rotate(self) -> str:

@@ -17,7 +17,7 @@ SCOPES: tuple[CallerScope, ...] = ("call", "answer", "admin", "observe")
 """To call tools; to answer pending actions; to change sources and to export the event log; to read only metrics."""
 OBSERVE: frozenset[CallerScope] = frozenset({"observe"})
 OWN_DATA: frozenset[CallerScope] = frozenset({"call", "observe"})
-"""Scopes that permit nobody to see data of other users of the tenant."""
+"""Scopes that do not permit access to the data of other users of the tenant."""
 KEY_PREFIX = "tpk_"
 """The prefix of a key; its id and its secret follow, separated by an underscore."""
 CALLER_KEY_RUN = "caller_keys"

@@ -175,7 +175,7 @@ class ScheduleStore(Protocol):
         ...
 
     async def tick(self, name: str, *, tenant: str, at: float) -> Schedule | None:
-        """Note that the call of a time is requested; None if it was, or if there is no such schedule."""
+        """Note that the call of a time is requested; None if it was, or if the schedule does not exist."""
         ...
 
 

@@ -353,7 +353,7 @@ class PendingStore(Protocol):
         ...
 
     async def take_claim(self, pending_id: str) -> PendingAction | None:
-        """Take a claimed action that no running process owns; None if there is no such action."""
+        """Take a claimed action that no running process owns; None if the action does not exist."""
         ...
 
     async def settle(

@@ -77,7 +77,7 @@ class CallGuards:
         """Return the limiters of a tool's source and of the tool itself, as far as they have limits.
 
         Configured limits apply to all processes together. The default of a source applies to each process: a source
-        that nobody limited costs no request to the store.
+        without limits costs no request to the store.
         """
         spec, config = entry.spec, entry.config
         limiters: list[Limiter] = []

@@ -27,8 +27,8 @@ from toolpost.runtime.answer_checks import (
     patched_arguments,
 )
 from toolpost.runtime.given_artifacts import give_artifacts
+from toolpost.runtime.nested_actions import ended_inside, has_ended, outer_of
 from toolpost.runtime.outcome_reporter import OutcomeReporter
-from toolpost.runtime.pauses import inner_calls
 from toolpost.runtime.pending_card import (
     approval_card,
     changed_action,
@@ -117,7 +117,7 @@ class PendingActions:
         if action is None:
             raise PendingNotFoundError(pending_id)
         seen = action
-        while has_ended(seen) and (outer := await self._outer_of(seen)) is not None:
+        while has_ended(seen) and (outer := await outer_of(self._store.pending, seen)) is not None:
             seen = outer
         return visible_action(by, replace(action, outcome=seen.outcome))
 
@@ -126,17 +126,9 @@ class PendingActions:
 
         That is the call that the caller requested.
         """
-        while (outer := await self._outer_of(action)) is not None:
+        while (outer := await outer_of(self._store.pending, action)) is not None:
             action = outer
         return action
-
-    async def _outer_of(self, action: PendingAction, *, status: PendingStatus | None = None) -> PendingAction | None:
-        """Return the newest action of the call that waits, or waited, for the call of this action."""
-        outer_id = action.call_id.rpartition(".")[0]
-        if not outer_id:
-            return None
-        actions = await self._store.pending.list(tenant=action.asked_by.tenant, status=status, call_id=outer_id)
-        return next((one for one in actions if action.call_id in inner_calls(one)), None)
 
     def card(self, action: PendingAction, *, operator: bool | None = None) -> dict[str, Any]:
         """Return a pending action as JSON data for all surfaces, with secrets masked and the possible answers.
@@ -417,21 +409,8 @@ class PendingActions:
             except StoreError as error:
                 return await self._reopen(action, error)
             await self._write(partial(self.settle, action, dump_outcome(outcome), status))
-        ended = await self.ended_inside(action) if isinstance(outcome, Paused) else action
+        ended = await ended_inside(self._store.pending, action) if isinstance(outcome, Paused) else action
         return outcome if ended is None else await self.resume_outer(ended, context) or outcome
-
-    async def ended_inside(self, action: PendingAction) -> PendingAction | None:
-        """Return the action of a nested call that has ended although the call of this action waits for it.
-
-        Two nested calls may be answered concurrently: when the second ended, no call was waiting for it yet.
-        """
-        tenant, pending = action.asked_by.tenant, self._store.pending
-        for waiting in await pending.list(tenant=tenant, call_id=action.call_id, limit=1):
-            for call_id in inner_calls(waiting):
-                for inner in await pending.list(tenant=tenant, status=None, call_id=call_id, limit=1):
-                    if has_ended(inner):
-                        return inner
-        return None
 
     async def resume_outer(self, action: PendingAction, context: ToolContext | None = None) -> Outcome | None:
         """Run the parent call that waits for the ended call of this action, and return its outcome; None without one.
@@ -439,7 +418,7 @@ class PendingActions:
         It runs in the context of the answer, if there is one: the same caller made both calls. If this process does not
         have its tool, it resumes in one that does.
         """
-        outer = await self._outer_of(action, status="open")
+        outer = await outer_of(self._store.pending, action, status="open")
         if outer is None:
             return None
         with suppress(ToolError):
@@ -524,11 +503,6 @@ class PendingActions:
         """Return whether this process has the tool of an answered action, or the answer runs nothing."""
         decision = action.answer.decision if action.answer else None
         return decision in WITHOUT_TOOL or self._registry.has(action.tool_name)
-
-
-def has_ended(action: PendingAction) -> bool:
-    """Return whether the call of an action has an outcome that is not another pause."""
-    return action.outcome is not None and action.outcome["status"] != "paused"
 
 
 class CallResumer(Protocol):

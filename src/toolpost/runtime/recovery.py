@@ -14,8 +14,9 @@ from toolpost.contracts.errors import StoreError
 from toolpost.contracts.outcomes import Paused, outcome_to_dict
 from toolpost.contracts.questions import Answer, PendingAction, Question
 from toolpost.contracts.storage import JournalEntry, Store
+from toolpost.runtime.nested_actions import ended_inside, has_ended
 from toolpost.runtime.pauses import inner_calls
-from toolpost.runtime.pending import PendingActions, has_ended
+from toolpost.runtime.pending import PendingActions
 from toolpost.runtime.persistence import paused_outcome
 
 if TYPE_CHECKING:
@@ -152,7 +153,7 @@ class Recovery:
         waiting = await self._store.pending.list(limit=_MOST_OUTER)
         await self._actions.continue_accepted(waiting)
         for action in waiting:
-            if inner_calls(action) and (ended := await self._actions.ended_inside(action)) is not None:
+            if inner_calls(action) and (ended := await ended_inside(self._store.pending, action)) is not None:
                 await self._actions.resume_outer(ended)
 
     async def _end_calls(self, run: RunSummary) -> None:

@@ -141,7 +141,7 @@ class NoCipher:
         return encrypted
 
     def rotate(self) -> None:
-        """There is no key."""
+        """Do nothing, without a key."""
 
     def retire(self) -> None:
-        """There is no key."""
+        """Do nothing, without a key."""

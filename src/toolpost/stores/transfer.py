@@ -131,7 +131,7 @@ class EmptyStore(Protocol):
 
 
 class Migration(NamedTuple):
-    """The versions of a schema before and after a migration; 0 is no database."""
+    """The versions of a schema before and after a migration; 0 stands for a missing database."""
 
     before: int
     after: int

@@ -99,7 +99,7 @@ class ClientCalls:
             relays=not is_tool,
             interactive=self._interactive(call.ctx),
         )
-        # Over stdio there is no request.
+        # A call over stdio has no request.
         caller: Caller | None = None if call.ctx.request is None else call.ctx.request.scope.get(CALLER)
         context = ToolContext(client=client, caller="" if caller is None else caller.id)
         if not (is_tool and knows_tasks(call.ctx)):

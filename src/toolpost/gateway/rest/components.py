@@ -608,7 +608,7 @@ COMPONENTS: dict[str, Any] = {
                     **dict.fromkeys(("tools", "sources", "tags", "side_effects"), array(TEXT)),
                     "destructive": _MAYBE_FLAG,
                 },
-                about="A tool matches if it meets all; an empty list is no condition",
+                about="A tool matches if it meets all; an empty list matches every tool",
             ),
             "approvals": _APPROVALS,
             "file": MAYBE_TEXT,

@@ -91,7 +91,7 @@ class McpConnection:
             try:
                 yield Pipe(process.stdin, reader, on_end=self._note_closed)
             finally:
-                # Without a session there is no work to finish; a stopped peer gets no more time.
+                # Nothing has to finish without a session; a stopped peer gets no more time.
                 if not self.is_negotiated or reader.was_stopped:
                     await process.close(grace_s=0)
 

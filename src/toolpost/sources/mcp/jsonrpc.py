@@ -323,8 +323,8 @@ class JsonRpc(Dispatcher[TransportContext]):
 class PendingRequest:
     """A request that waits for its response; `future` gets the result, the error, or an interrupting event.
 
-    `on_end` is called once, when the response has arrived or is no longer awaited. `stop` is set by the link and ends
-    its work for this request.
+    `on_end` is called once, when the response has arrived or the caller has given up. `stop` is set by the link and
+    ends its work for this request.
     """
 
     __slots__ = ("cancellable", "future", "id", "method", "on_end", "on_progress", "stop", "was_abandoned")

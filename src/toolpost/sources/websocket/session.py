@@ -37,7 +37,7 @@ class WebSocketSession:
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[int | None, _Waiting] = {}
         self._last_number = 0
-        self._is_owed = False  # an answer that is no longer awaited
+        self._is_owed = False  # an answer that the caller has given up
         self._stray: _Stray | None = None
         self._ended: ToolError | None = None
         self._retired: asyncio.Event | None = None

@@ -73,7 +73,7 @@ class MemoryPendingStore:
         action = self.actions.get(self._newest.get(same_call, ""))
         if action is not None and action.status == "open" and action.expires_at > at:
             return action
-        self._newest.pop(same_call, None)  # it is no longer open
+        self._newest.pop(same_call, None)  # it has been closed
         return None
 
     async def renew(self, pending_id: str, question: Question) -> None:

@@ -298,7 +298,7 @@ def open_database(
 
 
 async def _unknown() -> object:
-    """Return a new version at every poll: whether another process has written is told by notifications."""
+    """Return a new version at every poll: whether another process has written comes as a notification."""
     return object()
 
 

@@ -248,7 +248,7 @@ def _close(coroutine: Any) -> None:
     for _ in range(_MOST_CLOSES):
         try:
             coroutine.close()
-        except BaseException:  # noqa: BLE001, S112 - its process has ended, so nobody could see the error
+        except BaseException:  # noqa: BLE001, S112 - its process has ended, so the error has no receiver
             continue
         return
 

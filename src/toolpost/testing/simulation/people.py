@@ -71,7 +71,7 @@ class SimulatedClient:
             outcome = await self._call()
             job.replies.append(SimulatedReply(asked_at, network.now(), outcome))
             network.tell(f"{job.id} {job.tool}: {job.replies[-1].code}")
-            if job.key is None:  # nobody may send it again
+            if job.key is None:  # it must not be sent again
                 return await self._wait(outcome) if isinstance(outcome, Paused) else None
             if outcome is not None and not _comes_later(outcome, job.replies[:-1]):
                 return None
