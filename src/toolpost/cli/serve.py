@@ -20,7 +20,14 @@ from msgspec.structs import replace
 from toolpost.cli.commands import CommonOptions, Config, User, default_user
 from toolpost.cli.console import operator_ticket, shows_console, sign_in_link
 from toolpost.cli.output import Output, count
-from toolpost.cli.runner import collect_garbage, describe_problems, no_source, run_command
+from toolpost.cli.runner import (
+    collect_garbage,
+    describe_problems,
+    no_source,
+    run_command,
+    serving_garbage_collection,
+    settle_garbage,
+)
 from toolpost.configuration.defaults import FILE_NAME
 from toolpost.contracts.errors import ConfigError
 
@@ -244,7 +251,7 @@ async def _serve_on(
             await apply_changes(box, changed)
 
         views = make_views(box, view)
-        mcp = ViewServers(box, views[view or box.settings.view], views, relay=relay)
+        mcp = ViewServers(box, views[view or box.settings.view], views, relay=relay, on_load=settle_garbage)
         public_url = (box.settings.server.public_url or address).rstrip("/")
         app = gateway_app(box, mcp, callers, feed, public_url=public_url, siblings=siblings, changed_sources=changed)
 
@@ -274,7 +281,7 @@ async def _serve_on(
                 feed.close()
 
             finish = partial(box.router.park, within_s=stop.limit_s)
-            with is_serving:
+            with is_serving, serving_garbage_collection():
                 await serve_until_stopped(
                     app,
                     *sockets,

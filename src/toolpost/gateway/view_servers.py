@@ -16,7 +16,7 @@ from toolpost.gateway.access import CALLER
 from toolpost.gateway.problems import ProblemResponse
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
     from contextvars import Context
 
     from starlette.types import Receive, Scope, Send
@@ -37,14 +37,22 @@ class ViewServers:
     """MCP servers of the default view at `/mcp` and of named views at `/mcp/NAME`.
 
     As an ASGI application it serves the named views; a view that does not exist or is not visible to the caller is not
-    found. Clients receive progress only if `relay` is among the sinks of the Toolbox.
+    found. Clients receive progress only if `relay` is among the sinks of the Toolbox. `on_load` is called when the SDK
+    has been imported.
     """
 
     def __init__(
-        self, box: Toolbox, default: View, named: Mapping[str, View] | None = None, *, relay: ProgressRelay | None
+        self,
+        box: Toolbox,
+        default: View,
+        named: Mapping[str, View] | None = None,
+        *,
+        relay: ProgressRelay | None,
+        on_load: Callable[[], None] = lambda: None,
     ) -> None:
         self._box = box
         self._relay = relay
+        self._on_load = on_load
         self.default = default
         self._views: dict[str, View] = {**(named or {}), _DEFAULT: default}
         self._servers: dict[str, _Server] = {}
@@ -107,6 +115,8 @@ class ViewServers:
                 await asyncio.to_thread(import_module, module)
             server = self._make(view)
             await server.start(self._context)
+            if not self._servers:
+                self._on_load()
             self._servers[name] = server
             return server
 

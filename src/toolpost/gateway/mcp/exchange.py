@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -21,14 +22,15 @@ from mcp.shared.transport_context import TransportContext
 from mcp_types.jsonrpc import CONNECTION_CLOSED
 from starlette.requests import Request
 
-from toolpost.gateway.mcp.event_streams import MessageStream, notification, until_gone
+from toolpost.gateway.mcp.event_streams import MessageStream, notification
+from toolpost.wire.http_server import ON_DISCONNECT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mcp.server.runner import ServerRunner
     from mcp.shared.dispatcher import CallOptions
-    from starlette.types import Receive, Send
+    from starlette.types import Send
 
     from toolpost.gateway.mcp.sessions import ClientSession
 
@@ -65,20 +67,22 @@ class McpExchange:
             request_context=request, close_sse_stream=self._disconnect if self._is_primed else None
         )
 
-    async def run(self, runner: ServerRunner[Any], receive: Receive) -> None:
+    async def run(self, runner: ServerRunner[Any]) -> None:
         """Handle the request and send the response."""
         loop, session = asyncio.get_running_loop(), self._session
         self._running = asyncio.current_task()
         if session is not None:
             session.begin(self)
-        watching = loop.create_task(self._watch(receive)) if session is None else None
+        when_gone = self._request.scope.get(ON_DISCONNECT) if session is None else None
+        if when_gone is not None:
+            when_gone(partial(self.cancel, _GONE))
         silence = loop.call_later(_RESUMABLE_S if self._is_primed else _SILENT_S, self._break_silence)
         try:
             status, answer = await self._answer(runner)
         finally:
             silence.cancel()
-            if watching is not None:
-                watching.cancel()
+            if when_gone is not None:
+                when_gone(None)
             if session is not None:
                 session.finish(self)
         if self._opening is not None:
@@ -110,10 +114,6 @@ class McpExchange:
         if self._running is not None and self._cancelled_with is None:
             self._cancelled_with = error
             self._running.cancel()
-
-    async def _watch(self, receive: Receive) -> None:
-        await until_gone(receive)
-        self.cancel(_GONE)
 
     # ------------------------------------------------------------------ response
 

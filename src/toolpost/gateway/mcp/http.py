@@ -121,7 +121,7 @@ class McpEndpoint:
         connection = Connection.from_envelope(route.protocol_version, route.client_info, route.client_capabilities)
         async with connection.exit_stack:
             runner = ServerRunner(self._server, connection, self._state)
-            await McpExchange(arrived.request, message, arrived.send).run(runner, arrived.receive)
+            await McpExchange(arrived.request, message, arrived.send).run(runner)
         return None
 
     def _route(self, arrived: _Arrived, message: Mapping[str, Any]) -> InboundModernRoute | InboundLadderRejection:
@@ -188,7 +188,7 @@ class McpEndpoint:
         if listed is not None:
             session.touch()
             return listed
-        await McpExchange(request, message, arrived.send, session).run(session.runner, arrived.receive)
+        await McpExchange(request, message, arrived.send, session).run(session.runner)
         return None
 
     async def _open_session(self, arrived: _Arrived, message: dict[str, Any]) -> Response | None:
@@ -196,7 +196,7 @@ class McpEndpoint:
         if session is None:
             return _refusal(INTERNAL_ERROR, "Too many open sessions", status=503)
         try:
-            await McpExchange(arrived.request, message, arrived.send, session).run(session.runner, arrived.receive)
+            await McpExchange(arrived.request, message, arrived.send, session).run(session.runner)
         finally:
             if not session.is_open:
                 await self._sessions.end(session)
