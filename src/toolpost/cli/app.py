@@ -25,6 +25,7 @@ _GROUPS = {
     "config": ("diagnostics", "config_app"),
     "lock": ("lock", "app"),
     "keys": ("keys", "app"),
+    "users": ("users", "app"),
     "db": ("database", "app"),
     "workflow": ("workflow", "app"),
 }

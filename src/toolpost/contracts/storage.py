@@ -30,6 +30,7 @@ from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import Answer, PendingAction, PendingStatus, Question
 from toolpost.contracts.records import represent
 from toolpost.contracts.store_status import StoreStatus
+from toolpost.contracts.users import UserSummary
 
 TokenStatus = Literal["live", "doubtful", "revoked"]
 IdKind = Literal["pending", "open_pending", "run", "call", "artifact", "caller_key"]  # "call": runs, and their calls
@@ -705,6 +706,10 @@ class Store(Protocol):
 
     async def status(self) -> StoreStatus:
         """Return the processes of the store, and counts of unfinished work, of all tenants."""
+        ...
+
+    async def users(self, *, tenant: str | None = None) -> list[UserSummary]:
+        """Return the users of a tenant, or of all tenants, by name."""
         ...
 
     async def prune(self, retention: Retention, *, now: float) -> dict[str, int]:

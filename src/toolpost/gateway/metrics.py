@@ -123,9 +123,11 @@ async def _store_metrics(box: Toolbox) -> list[Metric]:
     def webhook(name: str, kind: Kind, about: str, key: str) -> Metric:
         return Metric(name, kind, about, "webhook", {name: one[key] for name, one in webhooks.items()})
 
-    waiting = {queue.queue: queue.waiting for queue in status.queues}
-    working = {queue.queue: queue.running for queue in status.queues}
-    ages = {one.queue: 0.0 if one.oldest_at is None else max(0.0, status.at - one.oldest_at) for one in status.queues}
+    waiting: dict[str, int] = {queue.queue: queue.waiting for queue in status.queues}
+    working: dict[str, int] = {queue.queue: queue.running for queue in status.queues}
+    ages: dict[str, float] = {}
+    for one in status.queues:
+        ages[one.queue] = 0.0 if one.oldest_at is None else max(0.0, status.at - one.oldest_at)
     return [
         *metrics,
         Metric("queue_depth", "gauge", "Jobs that wait in a queue", "queue", waiting),

@@ -597,6 +597,23 @@ COMPONENTS: dict[str, Any] = {
         }
     ),
     "Keys": record({"items": array(ref("Key"))}),
+    "User": record(
+        {
+            "user": {**TEXT, "description": "`tenant:user`"},
+            "tenant": TEXT,
+            "last_run_at": {**_MAYBE_TIME, "description": "The begin of the last run"},
+            "keys": _COUNT,
+            "accounts": {**_COUNT, "description": "Connected accounts at services"},
+            "pending": {**_COUNT, "description": "Open pending actions of the user's calls"},
+        }
+    ),
+    "Tenant": record(
+        {
+            "tenant": TEXT,
+            "last_run_at": _MAYBE_TIME,
+            **dict.fromkeys(("users", "keys", "accounts", "pending"), _COUNT),
+        }
+    ),
     "PolicyRule": record(
         {
             "index": {**_COUNT, "description": "From 1"},

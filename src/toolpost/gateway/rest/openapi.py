@@ -30,6 +30,7 @@ from toolpost.gateway.rest import (
     sources,
     status,
     tools,
+    users,
 )
 from toolpost.gateway.rest.components import COMPONENTS
 from toolpost.gateway.rest.compression import compress
@@ -60,6 +61,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *sources.OPERATIONS,
     *sessions.OPERATIONS,
     *keys.OPERATIONS,
+    *users.OPERATIONS,
     *lock.OPERATIONS,
     *policy.OPERATIONS,
     *about.OPERATIONS,

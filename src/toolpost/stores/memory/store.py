@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Self, TypeVar
 
@@ -22,6 +23,7 @@ from toolpost.contracts.store_status import (
     StoreInspection,
     StoreStatus,
 )
+from toolpost.contracts.users import UserSummary
 from toolpost.stores.chain import KEY_BYTES, LogKey
 from toolpost.stores.encryption import NoCipher, RowCipher
 from toolpost.stores.key_uses import EncryptedKeyUses
@@ -138,6 +140,22 @@ class MemoryStore:
             uncounted_since=await self.metrics.uncounted_since(),
             queues=[QueueStatus(*one, *self.jobs.flow(one.queue, after=at - FLOW_S)) for one in depths],
         )
+
+    async def users(self, *, tenant: str | None = None) -> list[UserSummary]:
+        last: dict[Principal, float] = {}
+        for head in (run.head for run in self.events.collect_runs().by_name.values()):
+            if head.user and head.root_call:
+                last[Principal(head.tenant, head.user)] = head.started_at
+        keys = Counter(key.principal for key in self.caller_keys.keys.values())
+        accounts = Counter(Principal(*key[:2]) for key, row in self.tokens.rows.items() if row.status != "revoked")
+        pending = Counter(one.asked_by for one in self.pending.actions.values() if one.status == "open")
+        return [
+            UserSummary(
+                principal=one, last_run_at=last.get(one), keys=keys[one], accounts=accounts[one], pending=pending[one]
+            )
+            for one in sorted({*last, *keys, *accounts, *pending})
+            if tenant in (None, one.tenant)
+        ]
 
     async def prune(self, retention: Retention, *, now: float) -> dict[str, int]:
         removed = dict.fromkeys(PRUNED, 0)

@@ -35,6 +35,7 @@ from toolpost.contracts.storage import (
     WebhookStore,
 )
 from toolpost.contracts.store_status import StoreInspection, StoreStatus
+from toolpost.contracts.users import UserSummary
 from toolpost.stores.changes import Changes
 from toolpost.stores.durable_files import make_private_folder
 from toolpost.stores.encryption import RowCipher
@@ -73,6 +74,7 @@ from toolpost.stores.sql.pruning import Pruner
 from toolpost.stores.sql.state import SQLStateTable
 from toolpost.stores.sql.status import read_status
 from toolpost.stores.sql.tokens import SQLTokenRows
+from toolpost.stores.sql.users import list_users
 from toolpost.stores.sql.webhooks import SQLWebhookStore
 from toolpost.stores.state import EncryptedStateStore
 from toolpost.stores.threads import DAEMON_THREADS, StoreThreads
@@ -163,6 +165,10 @@ class PostgresStore:
     async def status(self) -> StoreStatus:
         at = self._shared.clock.wall()
         return await self._shared.reader.query(lambda db: read_status(PostgresStatements(db), list_owners(db), at=at))
+
+    async def users(self, *, tenant: str | None = None) -> list[UserSummary]:
+        await self._shared.writer.flush()
+        return await self._shared.reader.query(lambda db: list_users(PostgresStatements(db), tenant=tenant))
 
     async def prune(self, retention: Retention, *, now: float) -> dict[str, int]:
         return await self._pruner.prune(retention, now=now)

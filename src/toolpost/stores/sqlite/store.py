@@ -34,6 +34,7 @@ from toolpost.contracts.storage import (
     WebhookStore,
 )
 from toolpost.contracts.store_status import StoreInspection, StoreStatus
+from toolpost.contracts.users import UserSummary
 from toolpost.stores.changes import Changes
 from toolpost.stores.durable_files import make_private_folder
 from toolpost.stores.encryption import RowCipher
@@ -53,6 +54,7 @@ from toolpost.stores.sql.pruning import Pruner
 from toolpost.stores.sql.state import SQLStateTable
 from toolpost.stores.sql.status import read_status
 from toolpost.stores.sql.tokens import SQLTokenRows
+from toolpost.stores.sql.users import list_users
 from toolpost.stores.sql.webhooks import SQLWebhookStore
 from toolpost.stores.sqlite import transfer
 from toolpost.stores.sqlite.calls import SQLiteCancelStore, SQLiteIdempotencyStore, SQLiteJournal
@@ -147,6 +149,10 @@ class SQLiteStore:
     async def status(self) -> StoreStatus:
         folder, at = self._shared.liveness.folder, self._shared.clock.wall()
         return await self._shared.reader.query(lambda db: read_status(SQLiteStatements(db), list_owners(folder), at=at))
+
+    async def users(self, *, tenant: str | None = None) -> list[UserSummary]:
+        await self._shared.writer.flush()
+        return await self._shared.reader.query(lambda db: list_users(SQLiteStatements(db), tenant=tenant))
 
     async def prune(self, retention: Retention, *, now: float) -> dict[str, int]:
         return await self._pruner.prune(retention, now=now)

@@ -1,15 +1,28 @@
-"""Tests of the status of a store for operators."""
+"""Tests of the status of a store for operators, and of its users."""
 
 from toolpost.contracts.jobs import QUEUES, QueueLimits, TakeLimits
 from toolpost.contracts.storage import Store
 from toolpost.contracts.store_status import FLOW_S, SILENT_S, SLOW_QUEUE_S, status_problems
+from toolpost.contracts.users import UserSummary
 from toolpost.testing.stores.base import StoreFixtures, emit
 from toolpost.testing.stores.jobs import job
-from toolpost.testing.stores.samples import ANN, EVE, PAUSED, REQUESTED, call_ref, event, question, whole_run
+from toolpost.testing.stores.samples import (
+    ANN,
+    BOB,
+    EVE,
+    PAUSED,
+    REQUESTED,
+    call_ref,
+    caller_key,
+    event,
+    question,
+    token_key,
+    whole_run,
+)
 
 
 class StatusTests(StoreFixtures):
-    """Tests of `Store.status`."""
+    """Tests of `Store.status` and `Store.users`."""
 
     async def test_an_empty_store_has_this_process_and_no_work(self, store: Store) -> None:
         status = await store.status()
@@ -81,3 +94,19 @@ class StatusTests(StoreFixtures):
         (problem,) = status_problems(await store.status())
 
         assert problem.startswith("queue 'calls' grows: 1 jobs wait, the oldest for 6 min, and 0 are running")
+
+    async def test_users_are_listed_with_what_the_store_has_of_them(self, store: Store) -> None:
+        for number in range(3):
+            await emit(store, *whole_run(f"run_{number}", who=ANN, at=1000.0 + number))
+        await emit(store, *whole_run("run_eve", who=EVE, at=900.0))
+        await store.caller_keys.add(caller_key("bot", BOB))
+        await store.tokens.put(token_key(ANN), {"access": "token"})
+        await store.pending.add(question(who=ANN))
+
+        ann = UserSummary(principal=ANN, last_run_at=1002.0, accounts=1, pending=1)
+        bob, eve = UserSummary(principal=BOB, keys=1), UserSummary(principal=EVE, last_run_at=900.0)
+        assert await store.users() == [ann, bob, eve]
+        assert await store.users(tenant=ANN.tenant) == [ann, bob]
+        assert await store.users(tenant="none") == []
+        await store.forget(ANN)
+        assert await store.users(tenant=ANN.tenant) == [bob]
