@@ -26,7 +26,7 @@
 
 PYTHON ?= $(shell for p in python3.11 python3 python3.12 python3.13 python3.14; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
-EXTRAS := arrow,dev,gateway,graphql,http,keyring,langchain,mcp,oauth,objects,postgres,search,websocket,workflow
+EXTRAS := arrow,dev,gateway,graphql,http,keyring,langchain,mcp,oauth,objects,postgres,scale,search,websocket,workflow
 # More than the two cores of a small machine: tests of servers and programs wait as often as they work.
 WORKERS ?= 3
 BIN := .venv/$(if $(filter Windows_NT,$(OS)),Scripts,bin)

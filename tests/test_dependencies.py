@@ -85,6 +85,7 @@ NEEDED = {
     "cli/tracing": ["telemetry"],
     "console/app": ["gateway"],
     "gateway": ["gateway", "telemetry"],
+    "runtime/dbos_consumer": ["scale"],
     "runtime/tracing": ["telemetry"],
     "sources/graphql": ["graphql"],
     "sources/mcp": ["mcp"],

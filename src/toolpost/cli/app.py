@@ -28,6 +28,7 @@ _GROUPS = {
     "users": ("users", "app"),
     "db": ("database", "app"),
     "workflow": ("workflow", "app"),
+    "schedule": ("schedule", "app"),
 }
 _COMMANDS = {
     "new": ("new_project", "new"),
@@ -40,6 +41,7 @@ _COMMANDS = {
     "lint": ("lint", "lint"),
     "serve": ("serve", "serve"),
     "up": ("serve", "up"),
+    "worker": ("worker", "worker"),
     "open": ("console", "open_console"),
     "table": ("table", "table"),
 }

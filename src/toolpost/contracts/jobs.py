@@ -86,6 +86,11 @@ class TakeLimits(Struct, frozen=True, kw_only=True):
 class JobStore(Protocol):
     """The jobs of a store. A job is begun by one process at a time; that of a terminated process can be begun again."""
 
+    @property
+    def owner_id(self) -> str:
+        """The ID of this process, which the jobs that it runs have."""
+        ...
+
     async def add(self, job: Job, *, limits: QueueLimits) -> bool:
         """Store a job; return False if its ID exists. ToolRateLimitError `queue_full` if its queue is full."""
         ...

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from toolpost.contracts.errors import StoreError
 from toolpost.contracts.jobs import QUEUES, Job, QueueDepth, QueueLimits, QueueName, Schedule, Stop, TakeLimits
+from toolpost.runtime.schedules import ScheduleTicker
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Collection, Mapping
@@ -36,8 +37,9 @@ class Consumer(Protocol):
 class StoredEngine:
     """An engine whose queues and schedules are in the store; the `consumer` decides where and when jobs run."""
 
-    def __init__(self, store: Store, consumer: Consumer, *, limits: QueueLimits) -> None:
+    def __init__(self, store: Store, consumer: Consumer, clock: Clock, *, limits: QueueLimits) -> None:
         self._store = store
+        self._clock = clock
         self._consumer = consumer
         self._limits = limits
 
@@ -56,10 +58,23 @@ class StoredEngine:
     async def depth(self) -> list[QueueDepth]:
         return await self._store.jobs.depth()
 
-    def run(
+    @asynccontextmanager
+    async def run(
         self, worker: JobWorker, *, queues: Collection[QueueName] = QUEUES, concurrency: int | None = None
-    ) -> AbstractAsyncContextManager[Stop]:
-        return self._consumer.run(worker, queues=queues, concurrency=concurrency)
+    ) -> AsyncGenerator[Stop]:
+        ticker = ScheduleTicker(self._store, self._clock, self.enqueue)
+        ticking = asyncio.get_running_loop().create_task(ticker.run())
+        async with self._consumer.run(worker, queues=queues, concurrency=concurrency) as stop_consumer:
+
+            def stop() -> None:
+                ticking.cancel()
+                stop_consumer()
+
+            try:
+                yield stop
+            finally:
+                stop()
+                await asyncio.gather(ticking, return_exceptions=True)
 
 
 class InProcessConsumer:
@@ -82,10 +97,14 @@ class InProcessConsumer:
         consuming = asyncio.get_running_loop().create_task(
             self._consume(worker, queues, concurrency or self._concurrency, running)
         )
-        try:
-            yield lambda: (consuming.cancel(), None)[1]
-        finally:
+
+        def stop() -> None:
             consuming.cancel()
+
+        try:
+            yield stop
+        finally:
+            stop()
             await asyncio.gather(consuming, return_exceptions=True)
             await asyncio.gather(*running, return_exceptions=True)
 

@@ -11,10 +11,14 @@ from toolpost.runtime.engine import InProcessConsumer, StoredEngine
 from toolpost.runtime.jobs import JobRunner
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+    from contextlib import AbstractAsyncContextManager
+
     from toolpost.configuration.settings import Settings
     from toolpost.contracts.clock import Clock
-    from toolpost.contracts.jobs import Engine
+    from toolpost.contracts.jobs import Engine, JobWorker, QueueName, Stop
     from toolpost.contracts.storage import Store
+    from toolpost.runtime.engine import Consumer
     from toolpost.runtime.pending import PendingActions
     from toolpost.runtime.recovery import Recovery
     from toolpost.runtime.router import ToolRouter
@@ -26,10 +30,41 @@ def make_engine(settings: Settings, store: Store, clock: Clock) -> Engine:
     """Return the engine of a store: jobs run in `toolpost worker`, or in every process that serves the store."""
     background = settings.background
     limits = QueueLimits(waiting=background.max_waiting, waiting_of_tenant=background.max_waiting_per_tenant)
-    consumer = InProcessConsumer(
-        store, clock, concurrency=background.concurrency, of_tenant=background.max_running_per_tenant
-    )
-    return StoredEngine(store, consumer, limits=limits)
+    consumer: Consumer
+    if uses_workers(settings):
+        consumer = WorkerConsumer(settings, store, clock)
+    else:
+        consumer = InProcessConsumer(
+            store, clock, concurrency=background.concurrency, of_tenant=background.max_running_per_tenant
+        )
+    return StoredEngine(store, consumer, clock, limits=limits)
+
+
+class WorkerConsumer:
+    """Runs jobs with DBOS, which is imported by workers only: a gateway stores jobs."""
+
+    def __init__(self, settings: Settings, store: Store, clock: Clock) -> None:
+        self._settings = settings
+        self._store = store
+        self._clock = clock
+
+    def run(
+        self, worker: JobWorker, *, queues: Collection[QueueName], concurrency: int | None
+    ) -> AbstractAsyncContextManager[Stop]:
+        try:
+            from toolpost.runtime.dbos_consumer import DBOSConsumer  # noqa: PLC0415 - only workers need the extra
+        except ModuleNotFoundError as error:
+            message = f"workers need the package {error.name}; run: pip install 'toolpost[scale]'"
+            raise ConfigError(message) from error
+        background = self._settings.background
+        consumer = DBOSConsumer(
+            self._store,
+            self._settings.database or "",
+            self._clock,
+            concurrency=background.concurrency,
+            of_tenant=background.max_running_per_tenant,
+        )
+        return consumer.run(worker, queues=queues, concurrency=concurrency)
 
 
 def make_runner(settings: Settings, router: ToolRouter, actions: PendingActions, recovery: Recovery) -> JobRunner:

@@ -31,7 +31,7 @@ class MemoryJobStore:
     def __init__(self, owner_id: str, now: Callable[[], float]) -> None:
         self.jobs: dict[str, Job] = {}
         self.ended_at: dict[str, float] = {}
-        self._owner_id = owner_id
+        self.owner_id = owner_id
         self._now = now
         self._sent_at: dict[str, float] = {}
         self._stored = 0
@@ -80,7 +80,7 @@ class MemoryJobStore:
         return None if job is None or job.status != "waiting" else self._begin(job)
 
     def _begin(self, job: Job) -> Job:
-        begun = replace(job, status="running", attempts=job.attempts + 1, owner=self._owner_id)
+        begun = replace(job, status="running", attempts=job.attempts + 1, owner=self.owner_id)
         self.jobs[job.id] = begun
         return replace(begun, body=copy_json(dict(begun.body), "jobs"))
 
@@ -130,7 +130,7 @@ class MemoryJobStore:
         return [replace(one, body={}) for one in late[:limit]]
 
     async def ended_owners(self, owner_ids: Collection[str]) -> list[str]:
-        return [owner_id for owner_id in owner_ids if owner_id != self._owner_id]
+        return [owner_id for owner_id in owner_ids if owner_id != self.owner_id]
 
     async def depth(self) -> list[QueueDepth]:
         return [self._depth(queue) for queue in QUEUES]

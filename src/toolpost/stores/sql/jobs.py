@@ -98,6 +98,10 @@ class SQLJobStore:
         self._shared = shared
         self._changes = changes
 
+    @property
+    def owner_id(self) -> str:
+        return self._shared.owner_id
+
     async def add(self, job: Job, *, limits: QueueLimits) -> bool:
         values = _job_values(job, self._shared.cipher)
 
