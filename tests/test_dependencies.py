@@ -103,6 +103,9 @@ PART_OF = {"fastmcp-slim": "fastmcp", "pydantic_core": "pydantic"}  # required b
 OF_THE_CALLER = {  # imported where the framework runs the tools, so it is there
     ("adapters/agent_framework", "agent-framework"),
     ("adapters/agno", "agno"),
+    ("adapters/autogen", "autogen-core"),
+    ("adapters/crewai", "crewai"),
+    ("adapters/dspy", "dspy"),
     ("adapters/google_adk", "google"),
     ("adapters/haystack", "haystack"),
     ("adapters/langchain", "langgraph"),
@@ -111,6 +114,7 @@ OF_THE_CALLER = {  # imported where the framework runs the tools, so it is there
     ("adapters/openai_agents", "agents"),
     ("adapters/pydantic_ai", "pydantic-ai-slim"),
     ("adapters/semantic_kernel", "semantic-kernel"),
+    ("adapters/smolagents", "smolagents"),
     ("adapters/strands", "strands"),
 }
 

@@ -15,11 +15,15 @@ import toolpost
 ELSEWHERE = {  # adapters of frameworks that are installed in environments of their own
     "agent_framework",
     "agno",
+    "autogen",
+    "crewai",
+    "dspy",
     "google_adk",
     "haystack",
     "llama_index",
     "openai_agents",
     "semantic_kernel",
+    "smolagents",
     "strands",
 }
 failed = []

@@ -30,10 +30,14 @@ IN_OTHER_ENVIRONMENTS: dict[str, Callable[[], Path | None]] = {
     # Installed by `make test-frameworks` only.
     "agent_framework": partial(python_of_framework, "agent_framework"),
     "agno": partial(python_of_framework, "agno"),
+    "autogen_agentchat": partial(python_of_framework, "autogen"),
+    "crewai": partial(python_of_framework, "crewai"),
+    "dspy": partial(python_of_framework, "dspy"),
     "google.adk": partial(python_of_framework, "google_adk"),
     "haystack": partial(python_of_framework, "haystack"),
     "llama_index": partial(python_of_framework, "llama_index"),
     "semantic_kernel": partial(python_of_framework, "semantic_kernel"),
+    "smolagents": partial(python_of_framework, "smolagents"),
     "strands": partial(python_of_framework, "strands"),
 }
 NOT_RUN = frozenset({"sh", "toml", "diff", "nginx"})

@@ -85,7 +85,7 @@ class FrameworkTool:
         """
         if self.row is not None and self.row.unusable:
             return await self.row.call({})
-        box, user, values = self.box, self._user(context), self._real(arguments)
+        box, user, values = self.box, self.user_of(context), self._real(arguments)
         if box.router.inflight.loop is _running_loop():
             return await self._call(values, user, call_id, thread, receive)
         return await run_in_loop(box, self._call(values, user, call_id, thread, receive))
@@ -112,9 +112,10 @@ class FrameworkTool:
         if self.row is not None and self.row.unusable:
             return None
         values = self._real(arguments)
-        return await run_in_loop(self.box, self.box.would_ask(self.tool_name, values, user=self._user(context)))
+        return await run_in_loop(self.box, self.box.would_ask(self.tool_name, values, user=self.user_of(context)))
 
-    def _user(self, context: Any) -> str | None:
+    def user_of(self, context: Any) -> str | None:
+        """Return the user of a call."""
         return self.user(context) if callable(self.user) else self.user
 
     def _real(self, arguments: Mapping[str, Any] | str | None) -> Any:
@@ -223,7 +224,12 @@ def block_in_loop(box: Toolbox, work: Coroutine[Any, Any, T]) -> T:
     if loop is None or loop is _running_loop():
         work.close()
         raise RuntimeError("the Toolbox runs in this event loop, which must not be blocked: use the async interface")
-    return _submit(work, loop).result()
+    future = _submit(work, loop)
+    try:
+        return future.result()
+    except BaseException:
+        future.cancel()  # such as for a KeyboardInterrupt in this thread
+        raise
 
 
 def _submit(work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> Future[T]:

@@ -10,7 +10,19 @@ from tests.docs.blocks import ROOT, blocks, page_name
 from tests.docs.reader import Reader
 
 pytestmark = pytest.mark.programs
-FRAMEWORKS = ["agent_framework", "agno", "google_adk", "haystack", "llama_index", "semantic_kernel", "strands"]
+FRAMEWORKS = [
+    "agent_framework",
+    "agno",
+    "autogen",
+    "crewai",
+    "dspy",
+    "google_adk",
+    "haystack",
+    "llama_index",
+    "semantic_kernel",
+    "smolagents",
+    "strands",
+]
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
