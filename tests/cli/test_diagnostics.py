@@ -29,7 +29,7 @@ def test_another_platform_is_told_what_it_lacks(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(platform, "system", lambda: "Darwin")
 
     assert found("platform").state == "note"
-    assert "sandboxes are not available" in found("platform").detail
+    assert "tested on Linux only" in found("platform").detail
 
 
 @pytest.mark.parametrize(

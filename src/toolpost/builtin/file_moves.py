@@ -6,7 +6,6 @@ import errno
 import os
 import shutil
 import stat
-import sys
 from functools import partial
 from io import FileIO
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,15 +24,12 @@ from toolpost.builtin.file_access import (
     file_tool,
     tool_error_from_os,
 )
+from toolpost.builtin.file_previews import ABSENT, check_unchanged, describe_entry, fingerprint, stale_preview_error
+from toolpost.builtin.file_replacement import link_new, put_new, remove_old_name, replace_file, sync_folder
 from toolpost.catalog.function import FunctionTool
 from toolpost.catalog.threads import run_cancellable
 from toolpost.contracts.errors import ToolClientError
 from toolpost.contracts.questions import CallPreview
-
-if sys.platform != "win32":
-    pass
-from toolpost.builtin.file_previews import ABSENT, check_unchanged, describe_entry, fingerprint, stale_preview_error
-from toolpost.builtin.file_replacement import link_new, put_new, remove_old_name, replace_file, sync_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -20,6 +20,7 @@ from toolpost.cli.commands import Commands, CommonOptions
 from toolpost.cli.documents import document_hint
 from toolpost.cli.lock import changes_since_seen
 from toolpost.cli.output import Output, count_tools
+from toolpost.cli.platform_checks import describe_extras, describe_programs, missing_features
 from toolpost.cli.runner import describe_failure, open_in_memory, run_command
 from toolpost.contracts.errors import ConfigError, ToolError
 
@@ -240,7 +241,8 @@ def check_machine() -> Iterator[Check]:
     yield _console()
     yield _at_least("python", sys.version_info[:3], OLDEST_PYTHON)
     yield _at_least("sqlite", sqlite3.sqlite_version_info, OLDEST_SQLITE)
-    yield _platform()
+    yield from _platform()
+    yield from _installation()
     yield _processes()
     yield from _open_files()
     yield from _plugins()
@@ -278,11 +280,20 @@ def _console() -> Check:
     return Check("console", "ok", f"build {build[:8]}")
 
 
-def _platform() -> Check:
+def _platform() -> Iterator[Check]:
     name = f"{platform.system()} {platform.release()} ({platform.machine()})"
     if platform.system() == "Linux":
-        return Check("platform", "ok", name)
-    return Check("platform", "note", f"{name}: sandboxes are not available")
+        yield Check("platform", "ok", name)
+    else:
+        yield Check("platform", "note", f"{name}: Toolpost is tested on Linux only; see docs/platforms.md")
+    yield from (Check("platform", "note", f"no {one.name}: {one.without}") for one in missing_features())
+
+
+def _installation() -> Iterator[Check]:
+    from toolpost.configuration.extras import installed_extras
+
+    yield Check("extras", "ok", describe_extras(installed_extras()))
+    yield Check("programs", "ok", describe_programs())
 
 
 def _processes() -> Check:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import platform
-import re
-from importlib.metadata import PackageNotFoundError, distribution, version
 from typing import Any
 
 from starlette.responses import Response
 
 from toolpost import __version__
+from toolpost.configuration.extras import installed_extras
 from toolpost.console.files import console_build
 from toolpost.gateway.identity import prove_identity
 from toolpost.gateway.rest.operations import JsonResponse, Operations, RestRequest
@@ -19,7 +18,6 @@ from toolpost.schema.json_values import is_array, is_object
 
 OPERATIONS = Operations("about")
 _VALUES_MASKED = frozenset({"env", "headers"})
-_REQUIREMENT = re.compile(r"^([A-Za-z0-9._-]+).*;.*extra == [\"']([^\"']+)[\"']")
 
 
 @OPERATIONS.declare("GET", "/about", scope=("answer", "admin"), answers={200: ref("About")})
@@ -80,25 +78,3 @@ async def show_identity(request: RestRequest) -> Response:
     """Prove that this is the gateway of its data folder, to a command that has the folder."""
     port: int = request.raw.scope["server"][1]
     return JsonResponse({"proof": prove_identity(request.box.store.mac, request.query.get("challenge", ""), port)})
-
-
-def installed_extras() -> dict[str, bool]:
-    """Return the extras of the package by name, and whether the packages of each are installed."""
-    try:
-        requirements = distribution("toolpost").requires or []
-    except PackageNotFoundError:  # run from a folder that is not installed
-        return {}
-    extras: dict[str, bool] = {}
-    for requirement in requirements:
-        if (match := _REQUIREMENT.match(requirement)) is not None:
-            package, extra = match.groups()
-            extras[extra] = extras.get(extra, True) and _is_installed(package)
-    return extras
-
-
-def _is_installed(package: str) -> bool:
-    try:
-        version(package)
-    except PackageNotFoundError:
-        return False
-    return True
