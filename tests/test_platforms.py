@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -77,9 +76,8 @@ def test_a_missing_module_of_posix_is_a_missing_feature(
 def test_windows_lacks_signals_sockets_handles_modes_and_bash(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform_checks, "sys", type("Windows", (), {"platform": "win32", "modules": sys.modules}))
     monkeypatch.delattr(signal, "SIGHUP")
-    monkeypatch.delattr(socket, "AF_UNIX")
-    monkeypatch.setattr(os, "supports_dir_fd", set())
-    monkeypatch.setattr(platform_checks.os.path, "exists", lambda _: False)
+    monkeypatch.setattr(os, "supports_dir_fd", set[object]())
+    monkeypatch.setattr(platform_checks, "BASH", Path("/nowhere/bash"))
 
     assert lacking() == {"Unix sockets", "signals", "handles of folders", "bash"}
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import sys
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
+from pathlib import Path
 from typing import NamedTuple
 
+BASH = Path("/bin/bash")
 _PROGRAMS = ("node", "npx", "uvx", "docker", "git")  # that start the sources of presets
 
 
@@ -34,7 +35,7 @@ FEATURES = (
     ),
     PlatformFeature(
         "Unix sockets",
-        lambda: hasattr(socket, "AF_UNIX") and sys.platform != "win32",
+        lambda: sys.platform != "win32",
         "`toolpost up --workers` is not available; run one worker",
     ),
     PlatformFeature(
@@ -60,7 +61,7 @@ FEATURES = (
     ),
     PlatformFeature(
         "bash",
-        lambda: os.path.exists("/bin/bash"),  # noqa: PTH110 - cheap, and of a fixed path
+        lambda: os.access(BASH, os.X_OK),
         "UTCP manuals with command-line tools cannot be called",
     ),
 )
@@ -93,6 +94,5 @@ def describe_programs() -> str:
 
 
 def _has_module(name: str) -> bool:
-    if name in sys.modules:
-        return sys.modules[name] is not None
-    return find_spec(name) is not None
+    modules: dict[str, object] = {**sys.modules}
+    return modules[name] is not None if name in modules else find_spec(name) is not None
