@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tests import warm
 from tests.docs.blocks import ROOT, Block, Command, commands
-from tests.parts import python_of_framework, python_of_openai_agents
+from tests.parts import python_of_framework, python_of_openai_agents, python_of_utcp
 from toolpost.configuration.loading import load_settings
 
 LOGIN = "ann"  # what `local:<login>` is in the documents
@@ -27,6 +27,7 @@ TOOLPOST = 'exec {forked} {here}/toolpost "$@"'
 PYTHON = 'case "$1" in *.py) exec {forked} "$@" ;; *) exec {here}/python "$@" ;; esac'
 IN_OTHER_ENVIRONMENTS: dict[str, Callable[[], Path | None]] = {
     "agents": python_of_openai_agents,
+    "utcp.utcp_client": python_of_utcp,
     # Installed by `make test-frameworks` only.
     "agent_framework": partial(python_of_framework, "agent_framework"),
     "agno": partial(python_of_framework, "agno"),
@@ -34,6 +35,7 @@ IN_OTHER_ENVIRONMENTS: dict[str, Callable[[], Path | None]] = {
     "crewai": partial(python_of_framework, "crewai"),
     "dspy": partial(python_of_framework, "dspy"),
     "google.adk": partial(python_of_framework, "google_adk"),
+    "langchain_mcp_adapters": partial(python_of_framework, "langchain_mcp_adapters"),
     "haystack": partial(python_of_framework, "haystack"),
     "llama_index": partial(python_of_framework, "llama_index"),
     "semantic_kernel": partial(python_of_framework, "semantic_kernel"),

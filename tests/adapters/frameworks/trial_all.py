@@ -33,9 +33,18 @@ def test_the_adapter_of_a_framework(framework: str) -> None:
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_the_page_of_a_framework_shows_what_its_program_prints(framework: str, tmp_path: Path) -> None:
     environment(framework, root=HERE)
-    page, reader = ROOT / "docs" / "frameworks" / f"{framework}.md", Reader(tmp_path)
+    follow(ROOT / "docs" / "frameworks" / f"{framework}.md", tmp_path)
 
+
+def test_the_page_of_a_migration_shows_what_its_programs_print(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    environment("langchain_mcp_adapters", root=HERE)
+    follow(ROOT / "docs" / "migrate" / "langchain-mcp-adapters.md", tmp_path)
+
+
+def follow(page: Path, folder: Path) -> None:
+    """Run the programs of a page, and compare what they print."""
+    reader = Reader(folder)
     for block in blocks(page.read_text(encoding="utf-8"), page=page_name(page)):
         reader.follow(block)
-
-    assert not reader.unrun
+        assert not reader.unrun

@@ -1,6 +1,6 @@
 """The names of penguiflow over Toolpost: change `penguiflow` to `toolpost.compat.penguiflow` in imports.
 
-docs/appendix/penguiflow.md lists the differences.
+docs/migrate/penguiflow.md lists the differences.
 """
 
 from toolpost.compat.penguiflow.catalog import (
