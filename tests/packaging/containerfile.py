@@ -114,7 +114,8 @@ class Image:
         inside = ["chroot", str(self.root), "env", "-i", "-C", self.folder]
         if self.user == "root":
             return [*inside, *words]
-        as_user = ["setpriv", f"--reuid={self.user}", f"--regid={self.user}", "--init-groups", "--no-new-privs"]
+        user, _, group = self.user.partition(":")
+        as_user = ["setpriv", f"--reuid={user}", f"--regid={group or user}", "--init-groups", "--no-new-privs"]
         return [*inside, *as_user, "--bounding-set=-all", "--inh-caps=-all", *words]
 
     def start(self, words: list[str], *, env: dict[str, str] | None = None) -> "subprocess.Popen[str]":
