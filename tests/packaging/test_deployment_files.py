@@ -4,6 +4,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -147,18 +148,35 @@ def test_the_user_of_the_pods_is_that_of_the_image() -> None:
     assert compose()["services"]["gateway"]["user"] == "10001:10001"
 
 
-def test_a_gateway_that_stops_has_time_to_end_its_calls() -> None:
+def test_a_process_that_stops_has_time_to_end_its_calls() -> None:
     for name, pod in pods():
-        if name != "toolpost-gateway":
+        if not name.startswith("toolpost"):
             continue
         [container] = pod["containers"]
         limit = int(container["args"][container["args"].index("--shutdown-limit") + 1])
-        before = int(container["lifecycle"]["preStop"]["exec"]["command"][1])
-        assert pod["terminationGracePeriodSeconds"] > limit + before
-        assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
-        assert container["livenessProbe"]["httpGet"]["path"] == "/healthz"
-    gateway = compose()["services"]["gateway"]
-    assert int(gateway["stop_grace_period"].removesuffix("s")) > int(gateway["command"][-1])
+        before = container.get("lifecycle", {}).get("preStop", {}).get("exec", {}).get("command", ["sleep", "0"])
+        assert pod["terminationGracePeriodSeconds"] > limit + int(before[1])
+    for name in ("gateway", "worker"):
+        service = compose()["services"][name]
+        limit = int(service["command"][service["command"].index("--shutdown-limit") + 1])
+        assert int(service["stop_grace_period"].removesuffix("s")) > limit
+
+
+def test_a_gateway_has_probes() -> None:
+    [container] = of_kind("StatefulSet")["toolpost-gateway"]["spec"]["template"]["spec"]["containers"]
+
+    assert container["startupProbe"]["httpGet"]["path"] == container["readinessProbe"]["httpGet"]["path"] == "/readyz"
+    assert container["livenessProbe"]["httpGet"]["path"] == "/healthz"
+
+
+@pytest.mark.programs
+def test_the_commands_have_the_options_that_they_are_given() -> None:
+    commands = [pod["containers"][0]["args"] for name, pod in pods() if name.startswith("toolpost")]
+    commands += [compose()["services"][name]["command"] for name in ("gateway", "worker")]
+    for command, *arguments in commands:
+        asked = [sys.executable, "-m", "toolpost", command, "--help"]
+        shown = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
+        assert [option for option in arguments if option.startswith("--") and option not in shown] == []
 
 
 def test_every_workload_has_a_service_and_a_disruption_budget_that_select_it() -> None:
