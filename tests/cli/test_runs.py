@@ -1,5 +1,6 @@
 """`toolpost runs` and `toolpost events`: what happened, what happens, and stopping it."""
 
+import asyncio
 import json
 import re
 import signal
@@ -12,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.program import Run, child_environment, command
+from tests.gateway.serving import add
+from toolpost import Settings, Toolbox, ToolContext
 
 
 @contextmanager
@@ -154,6 +157,30 @@ def test_a_choice_that_means_nothing_is_a_wrong_command_line(toolpost: Run, opti
     done = toolpost("events", *options)
 
     assert (done.code, told in " ".join(done.err.split())) == (2, True), done.err
+
+
+@pytest.mark.req("OPS-07")
+def test_runs_and_events_are_filtered_by_user_key_and_time(toolpost: Run, home: Path) -> None:
+    made = {name: toolpost("keys", "create", name, "--for", f"local:{name}", "--json").json for name in ("bot", "bee")}
+
+    async def call_as_each() -> None:
+        async with Toolbox(tools=[add], settings=Settings(data_dir=home / ".toolpost")) as box:
+            for name, key in made.items():
+                context = ToolContext(caller=f"key:{key['id']}")
+                await box.call("add", {"a": 1, "b": 2}, user=f"local:{name}", context=context)
+
+    asyncio.run(call_as_each())
+    toolpost("keys", "revoke", made["bee"]["id"])
+
+    def users(*options: str) -> tuple[set[str], set[str]]:
+        runs = toolpost("runs", "list", *options, "--json").json
+        events = toolpost("events", "--tool", "add", *options, "--json").out.splitlines()
+        return {run["user"] for run in runs}, {json.loads(event)["user"] for event in events}
+
+    assert users("--for", "bot") == users("--key", made["bot"]["id"]) == ({"bot"}, {"bot"})
+    assert users("--key", made["bee"]["key"]) == ({"bee"}, {"bee"})
+    assert users("--since", "1h", "--until", "2999-01-01T09:30") == ({"bot", "bee"}, {"bot", "bee"})
+    assert users("--until", "2h") == users("--since", "2999-01-01") == users("--key", "none") == (set(), set())
 
 
 def test_only_the_last_events_are_shown_unless_more_are_asked_for(toolpost: Run) -> None:

@@ -16,7 +16,7 @@ from toolpost.cli.commands import AllTenants, Commands, CommonOptions, check_ope
 from toolpost.cli.completion import resolve_id
 from toolpost.cli.output import Output, format_json_line, format_time
 from toolpost.cli.runner import FAILED, create_store, no_source, run_with_box
-from toolpost.contracts.callers import KEY_ID
+from toolpost.contracts.callers import KEY_ID, KEY_PREFIX
 from toolpost.contracts.errors import ErrorCategory, ToolError
 from toolpost.contracts.events import (
     PROGRESS,
@@ -64,7 +64,9 @@ ForUser = Annotated[
 ]
 ByKey = Annotated[
     str | None,
-    typer.Option("--key", metavar="ID", help="Only calls made with this caller key; see `keys list`."),
+    typer.Option(
+        "--key", metavar="ID", help="Only calls with this caller key, also if it was revoked; see `keys list`."
+    ),
 ]
 Since = Annotated[
     str | None,
@@ -95,7 +97,11 @@ RunText = Annotated[
 
 
 def _caller_of(key: str | None) -> str | None:
-    return None if key is None else f"{KEY_ID}{key.removeprefix(KEY_ID)}"
+    """Return the ID of the caller with a key, given by its ID or whole; the secret of a whole key is not used."""
+    if key is None:
+        return None
+    is_whole = key.startswith(KEY_PREFIX)
+    return f"{KEY_ID}{key.removeprefix(KEY_PREFIX).partition('_')[0] if is_whole else key.removeprefix(KEY_ID)}"
 
 
 @runs_app.command("list")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,7 +11,6 @@ from typing import Any
 from psycopg import IsolationLevel
 
 from toolpost.contracts.events import (
-    CALLER,
     CallRef,
     EventCode,
     EventFilter,
@@ -29,9 +27,10 @@ from toolpost.stores.postgres.changes import HORIZON
 from toolpost.stores.postgres.context import PostgresContext
 from toolpost.stores.postgres.database import Connection, constant
 from toolpost.stores.postgres.event_appender import HEAD_COLUMNS
-from toolpost.stores.postgres.shared_statements import PostgresDatabase
+from toolpost.stores.postgres.shared_statements import PostgresDatabase, PostgresStatements
 from toolpost.stores.run_details import describe_run, read_facts
 from toolpost.stores.run_heads import FINISHED, RunHead, find_open_calls
+from toolpost.stores.sql.caller_calls import calls_by
 from toolpost.stores.sql.database import SQLConnection
 from toolpost.stores.sql.verification import verify_log, verify_run
 from toolpost.stores.topics import EVENTS, run_topic
@@ -82,12 +81,10 @@ _LAST_PROGRESS = f"""
 SELECT call_id, events FROM segments WHERE {_OF_NAMED} AND strpos(codes, '{_PROGRESS}') > 0 ORDER BY seq DESC LIMIT 1
 """  # noqa: S608
 _PARENT = "SELECT run_id FROM runs WHERE run_id = %(parent)s AND tenant = %(tenant)s AND run_id <> %(run_id)s"
-_MAY_BE_BY = "SELECT run, call_id, events FROM segments WHERE strpos(events, %s) > 0"
 _NEXT = f"""
 SELECT last_id, tenant, segments."user", segments.tool_name, events FROM segments JOIN runs ON runs.nr = segments.run
 WHERE last_id > :after AND last_id < {HORIZON} ORDER BY last_id LIMIT :limit
 """  # noqa: S608
-_REQUESTS = frozenset({int(EventCode.TOOL_CALL_REQUESTED)})
 _LEDGER = "SELECT last_event, last_run, runs, total, mac FROM ledger"
 _LEDGERS = "SELECT last_event, last_run, runs, total, mac FROM owners"
 
@@ -373,11 +370,7 @@ def _describe(db: Connection, run: RunSummary) -> RunDetails:
 
 
 def _calls_by(db: Connection, caller: str) -> Iterator[tuple[int, str]]:
-    """Yield the number of the run and the id of each call that a caller of the gateway made."""
-    # The text may also be an argument of another caller's call, so each request is checked.
-    for nr, call_id, events in db.execute(_MAY_BE_BY, (json.dumps(caller),)):
-        if any(facts.get(CALLER) == caller for code, _, facts in json.loads(events) if code in _REQUESTS):
-            yield nr, call_id
+    return calls_by(PostgresStatements(db), caller)
 
 
 def _load_ledgers(db: Connection, ledger: Ledger) -> Ledger:

@@ -10,7 +10,6 @@ from itertools import islice
 from typing import Any
 
 from toolpost.contracts.events import (
-    CALLER,
     CallRef,
     EventCode,
     EventFilter,
@@ -25,11 +24,12 @@ from toolpost.stores.chain import Segment
 from toolpost.stores.ledger import Ledger
 from toolpost.stores.run_details import describe_run, read_facts
 from toolpost.stores.run_heads import FINISHED, RunHead, find_open_calls
+from toolpost.stores.sql.caller_calls import calls_by
 from toolpost.stores.sql.database import SQLConnection
 from toolpost.stores.sql.verification import verify_log, verify_run
 from toolpost.stores.sqlite.context import SQLiteContext
 from toolpost.stores.sqlite.event_appender import HEAD_COLUMNS, load_ledger
-from toolpost.stores.sqlite.shared_statements import SQLiteDatabase
+from toolpost.stores.sqlite.shared_statements import SQLiteDatabase, SQLiteStatements
 from toolpost.stores.topics import EVENTS, run_topic
 
 SEGMENTS = """
@@ -89,8 +89,6 @@ _LAST_PROGRESS = f"""
 SELECT call_id, events FROM segments WHERE {_OF_NAMED} AND instr(codes, '{_PROGRESS}') ORDER BY seq DESC LIMIT 1
 """  # noqa: S608
 _PARENT = "SELECT run_id FROM runs WHERE run_id = :parent AND tenant = :tenant AND run_id <> :run_id"
-_MAY_BE_BY = "SELECT run, call_id, events FROM segments WHERE instr(events, ?)"
-_REQUESTS = frozenset({int(EventCode.TOOL_CALL_REQUESTED)})
 
 
 class SQLiteEventLog:
@@ -335,8 +333,4 @@ def _describe(db: sqlite3.Connection, run: RunSummary) -> RunDetails:
 
 
 def _calls_by(db: sqlite3.Connection, caller: str) -> Iterator[tuple[int, str]]:
-    """Yield the number of the run and the id of each call that a caller of the gateway made."""
-    # The text may also be an argument of another caller's call, so each request is checked.
-    for nr, call_id, events in db.execute(_MAY_BE_BY, (json.dumps(caller),)):
-        if any(facts.get(CALLER) == caller for code, _, facts in json.loads(events) if code in _REQUESTS):
-            yield nr, call_id
+    return calls_by(SQLiteStatements(db), caller)

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from toolpost.contracts.events import CALLER, EventCode, EventFilter, JsonText, RunFilter, StoredEvent
+from toolpost.contracts.callers import CALLER_KEY_RUN, KEY_ID
+from toolpost.contracts.events import CALLER, CallRef, EventCode, EventFilter, JsonText, RunFilter, StoredEvent
 from toolpost.contracts.storage import EventRecorder, Store
 from toolpost.testing.stores.base import StoreFixtures, emit
 from toolpost.testing.stores.samples import (
@@ -21,6 +22,7 @@ from toolpost.testing.stores.samples import (
     RESUMED,
     STARTED,
     call_ref,
+    caller_key,
     event,
     intent,
     question,
@@ -154,6 +156,23 @@ class EventLogTests(StoreFixtures):
         assert await runs(RunFilter(since=150.0, until=250.0)) == ["run_2"]
         assert await events(EventFilter(caller="key:one")) == [("run_2", 400), ("run_2", 420)]
         assert await events(EventFilter(user="ann")) == [("run_1", 400), ("run_1", 410)]
+
+    async def test_the_calls_of_a_key_are_found_also_after_it_was_revoked(self, store: Store) -> None:
+        stored, revoked = caller_key("one", BOB), caller_key("two", ANN)
+        await store.caller_keys.add(stored)
+        created = CallRef(CALLER_KEY_RUN, "", "", ANN.tenant, "toolpost", "", dict)
+        facts = {"key_id": revoked.id, "user": str(ANN)}
+        await emit(store, event(EventCode.CALLER_KEY_CREATED, call=created, facts=facts))
+        for number, key in enumerate((stored, revoked, stored)):
+            call = call_ref(f"run_{number}", f"call_{number}", who=key.principal)
+            await emit(store, event(call=call, facts={CALLER: f"{KEY_ID}{key.id}"}))
+
+        for key, found in ((stored, ["run_2", "run_0"]), (revoked, ["run_1"])):
+            only = RunFilter(caller=f"{KEY_ID}{key.id}")
+            assert [run.run_id for run in await store.events.runs(only=only)] == found
+            assert await store.events.count_runs(only=only) == len(found)
+            events = await store.events.read(only=EventFilter(caller=f"{KEY_ID}{key.id}"))
+            assert sorted(one.run_id for one in events) == sorted(found)
 
     async def test_pages_of_events_go_back_from_any_event_with_the_filters(self, store: Store) -> None:
         for number in range(4):
