@@ -7,12 +7,14 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.postgres.stores import asking, end_lease, open_judge, open_store, until
 from tests.warm import Program
 from toolpost.contracts.errors import StoreError
+from toolpost.contracts.storage import TakenOverError
 from toolpost.testing.stores.base import emit
-from toolpost.testing.stores.samples import APPROVE, REQUESTED, call_ref, event, intent, question, whole_run
+from toolpost.testing.stores.samples import APPROVE, COMPLETED, REQUESTED, call_ref, event, intent, question, whole_run
 
 pytestmark = pytest.mark.programs
 
@@ -72,6 +74,61 @@ async def test_events_of_a_process_that_lost_its_lease_are_not_lost(postgres_url
         await lost.events.flush()
 
         assert [one.seq for one in await judge.events.read(run_id="run_1")] == [1, 2]
+        assert await judge.events.verify() == []
+
+
+async def test_a_call_that_began_before_the_lease_was_lost_is_not_started(postgres_url: str, tmp_path: Path) -> None:
+    async with open_store(postgres_url, tmp_path) as lost, open_judge(postgres_url, tmp_path) as judge:
+        await lost.pending.add(question())
+        claimed = await lost.pending.claim("ask_1", APPROVE, by="acme:boss", at=1500.0)
+        assert claimed is not None
+        assert claimed.owner == lost.owner_id
+        end_lease(postgres_url, lost.owner_id)
+        (adopted,) = await judge.pending.adopt_claims()
+        assert adopted.owner == judge.owner_id
+        with pytest.raises(StoreError, match="did not renew its lease"):
+            await lost.journal.begin(intent("call_other"))
+
+        with pytest.raises(TakenOverError, match="lost its lease after the call began"):
+            await lost.journal.begin(replace(intent(claimed.call_id), owner=claimed.owner))
+        with pytest.raises(TakenOverError, match="lost its lease after call"):
+            await lost.pending.add(replace(question("ask_2"), owner=claimed.owner))
+
+        await judge.pending.settle("ask_1", "answered")
+        with pytest.raises(TakenOverError, match="not claimed by this process"):
+            await lost.pending.settle("ask_1", "answered")
+        assert await judge.pending.get("ask_2") is None
+
+
+async def test_a_call_that_others_have_ended_does_not_end_again(postgres_url: str, tmp_path: Path) -> None:
+    one, two, three = (call_ref("run_1", f"call_{number}") for number in range(1, 4))
+    async with open_store(postgres_url, tmp_path) as lost, open_judge(postgres_url, tmp_path) as judge:
+        await emit(lost, event(REQUESTED, call=one), event(REQUESTED, call=two))
+        end_lease(postgres_url, lost.owner_id)
+        await judge.events.adopt_orphans()
+        await emit(judge, event(COMPLETED, call=one))
+
+        for late in (
+            event(COMPLETED, call=one),
+            event(COMPLETED, call=two),
+            event(COMPLETED, call=two),
+            event(REQUESTED, call=three),
+            event(COMPLETED, call=three),
+        ):
+            lost.events.emit(late)
+        with pytest.raises(StoreError, match="did not renew its lease"):
+            await lost.events.flush()
+        await lost.events.flush()
+
+        log = await judge.events.read(run_id="run_1")
+        assert [(one.call_id, one.code == REQUESTED) for one in log] == [
+            ("call_1", True),
+            ("call_2", True),
+            ("call_1", False),
+            ("call_2", False),
+            ("call_3", True),
+            ("call_3", False),
+        ]
         assert await judge.events.verify() == []
 
 

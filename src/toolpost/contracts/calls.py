@@ -38,7 +38,8 @@ class RequestedCall(Struct, frozen=True):
     """A call as the caller requested it; nothing has been validated.
 
     Within a `session`, a repeated call is the same as one that waits; None if no other call is the same. A resumed call
-    has the `same_call` and the `unattended` of its pending action: no person uses the MCP client that made the call.
+    has the `same_call` and the `unattended` of its pending action: no person uses the MCP client that made the call. It
+    runs only while this process is the `owner` of that action.
     """
 
     call_id: str
@@ -58,6 +59,7 @@ class RequestedCall(Struct, frozen=True):
     session: str | None = None
     same_call: str = ""
     unattended: bool = False
+    owner: str = ""
 
     def __repr__(self) -> str:
         return represent(self, "arguments", "answers", "context", "idempotency_key")

@@ -168,7 +168,7 @@ class PendingAction(Struct, frozen=True, kw_only=True):
     call; `answerers` are patterns of `tenant:user` that may answer (None: anyone in the tenant). `outcome` is the
     outcome of the call after the answer. `same_call` is the hash of requester, call and session: a repeated call with
     the same hash waits for this action. It is empty if no other call is the same. With `unattended`, no person uses the
-    MCP client that made the call.
+    MCP client that made the call. `owner` is the owner ID of the process that asks, or has claimed the action.
     """
 
     id: str
@@ -196,6 +196,7 @@ class PendingAction(Struct, frozen=True, kw_only=True):
     outcome: Mapping[str, Any] | None = None
     same_call: str = ""
     unattended: bool = False
+    owner: str = ""
 
     def __repr__(self) -> str:
         return represent(self, without=("arguments", "answers", "idempotency_key", "context", "outcome", "same_call"))

@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checka
 from msgspec import Struct
 
 from toolpost.contracts.callers import CallerKey, CallerSession, SignInTicket
+from toolpost.contracts.errors import StoreError
 from toolpost.contracts.events import (
     CallRef,
     EventCode,
@@ -239,11 +240,16 @@ class EventLog(EventSink, Protocol):
         ...
 
 
+class TakenOverError(StoreError):
+    """This process lost its lease, and others have taken over its calls: they carry them out, so it must not retry."""
+
+
 class JournalEntry(Struct, frozen=True, kw_only=True):
     """An intent, written before a call with effects, and its result, written after.
 
     `step` is "" for the call itself and the key of `ctx.once` for a step inside it. `call` contains the encrypted data
-    for a later question to an approver. `done` distinguishes a result of None from no result.
+    for a later question to an approver. `owner` is the owner ID that this process had when the call began. `done`
+    distinguishes a result of None from no result.
     """
 
     call_id: str
@@ -264,12 +270,20 @@ class JournalEntry(Struct, frozen=True, kw_only=True):
 class Journal(Protocol):
     """Intents and results of calls; an intent of a terminated process without a result is an orphan."""
 
+    @property
+    def owner_id(self) -> str:
+        """The ID of this process, the owner of its intents; another one after it lost its lease."""
+        ...
+
     async def begin(self, entry: JournalEntry) -> None:
-        """Write an intent owned by this process; it replaces an earlier one of the same call and step."""
+        """Write an intent owned by this process; it replaces an earlier one of the same call and step.
+
+        Raise TakenOverError if this process is no longer the `owner` of the entry.
+        """
         ...
 
     async def finish(self, call_id: str, step: str, result: Any) -> None:
-        """Write the result of an intent."""
+        """Write the result of an intent; TakenOverError if another process has adopted it."""
         ...
 
     async def forget(self, call_id: str, step: str) -> None:
@@ -295,9 +309,10 @@ class PendingStore(Protocol):
     async def add(self, action: PendingAction, *, unless_waiting: bool = False) -> PendingAction | None:
         """Store a new pending action in place of the journaled intent of its call, and return None.
 
-        Both change in one transaction, so a crash neither loses the call nor leaves it with both. With
-        `unless_waiting`, if an open action has the same `same_call`, store nothing and return that action. Of several
-        processes that add the same call concurrently, one stores it.
+        Both change in one transaction, so a crash neither loses the call nor leaves it with both. Raise TakenOverError
+        if this process is no longer the `owner` of the action. With `unless_waiting`, if an open action has the same
+        `same_call`, store nothing and return that action. Of several processes that add the same call concurrently, one
+        stores it.
         """
         ...
 

@@ -83,6 +83,7 @@ class Attempt(Struct, eq=False):
     auth_s: float = 0.0  # until there was a credential
     queue_s: float = 0.0  # until there was a free slot, of all attempts
     tries: tuple[Try, ...] = ()  # from the first that failed
+    owner: str = ""  # the ID that this process had in the store when the call began
 
     @property
     def elapsed_ms(self) -> float:
@@ -194,6 +195,7 @@ class Attempt(Struct, eq=False):
             principal=request.principal,
             call={} if step else self.journal_data(),
             at=self.clock.wall(),
+            owner=self.owner,
         )
 
 

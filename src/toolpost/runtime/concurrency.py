@@ -6,12 +6,13 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from contextlib import suppress
 from typing import Any, TypeVar
 
 from toolpost.contracts.errors import StoreError
+from toolpost.contracts.storage import TakenOverError
 
 STORE_RETRY_S = 1.0
+_log = logging.getLogger("toolpost.runtime")
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -46,13 +47,17 @@ class BackgroundTasks:
         return task
 
     def retry_write(self, write: Callable[[], Awaitable[None]]) -> None:
-        """Retry a write in the background until it succeeds."""
+        """Retry a write in the background until it succeeds, or another process has taken over what it is about."""
 
         async def retry() -> None:
             while True:
                 await asyncio.sleep(STORE_RETRY_S)
-                with suppress(StoreError):
+                try:
                     return await write()
+                except TakenOverError as error:
+                    return _log.warning("not written: %s", error)
+                except StoreError:
+                    continue
 
         self.start(retry())
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolpost.contracts.errors import StoreError, ToolConflictError
 from toolpost.contracts.outcomes import Failed, Outcome, outcome_to_dict
-from toolpost.contracts.storage import IdempotencyRecord, Store
+from toolpost.contracts.storage import IdempotencyRecord, Store, TakenOverError
 from toolpost.policy.call_hashes import digest
 from toolpost.runtime.persistence import current_outcome, dump_outcome, paused_outcome
 
@@ -112,6 +112,8 @@ class OutcomeRecorder:
         request, data = attempt.request, dump_outcome(outcome)
         try:
             await self._write(attempt, outcome, data)
+        except TakenOverError as error:  # the process that took the call over ends it, too
+            _log.warning("the result of %s (%s) is not recorded: %s", request.call_id, request.tool_name, error)
         except StoreError as error:
             _log.error("the result of %s (%s) is not recorded yet: %s", request.call_id, request.tool_name, error)
             self._background.retry_write(partial(self._write_later, attempt, outcome, data, emit_end))
@@ -122,6 +124,8 @@ class OutcomeRecorder:
         self, attempt: Attempt, outcome: Outcome, data: Mapping[str, Any], emit_end: Callable[[], None]
     ) -> None:
         """Write an outcome when the store is available again; a known result must not become a question."""
+        if attempt.journaled and attempt.owner != self._journal.owner_id:
+            raise TakenOverError("this process lost its lease, so another process may have taken the call over")
         if attempt.journaled and await self._journal.find(attempt.request.call_id, "") is None:
             attempt.journaled = False  # the intent was never written
         await self._write(attempt, outcome, data)

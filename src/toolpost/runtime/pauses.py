@@ -157,6 +157,7 @@ class PauseWriter:
             context=dump_context(request.context),
             same_call="" if question.kind in _NEVER_SAME else _same_call(attempt, runtime),
             unattended=_is_unattended(request),
+            owner=attempt.owner,
         )
 
 

@@ -17,6 +17,7 @@ from toolpost.contracts.jobs import ANSWER_PRIORITY, Job
 from toolpost.contracts.outcomes import Completed, Failed, Outcome, Paused
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import Answer, Decision, PendingAction, PendingStatus
+from toolpost.contracts.storage import TakenOverError
 from toolpost.runtime.answer_checks import (
     WITHOUT_TOOL,
     AnswerChecks,
@@ -406,6 +407,8 @@ class PendingActions:
         else:
             try:
                 outcome = await self._resume(action, answer, context or load_context(action.context))
+            except TakenOverError as error:
+                return Failed(action.call_id, action.run_id, action.tool_name, error)
             except StoreError as error:
                 return await self._reopen(action, error)
             await self._write(partial(self.settle, action, dump_outcome(outcome), status))
@@ -460,6 +463,8 @@ class PendingActions:
         """Write immediately, or in the background when the store can be written again."""
         try:
             await write()
+        except TakenOverError as error:
+            _log.warning("the outcome of an answer is not recorded: %s", error)
         except StoreError as error:
             _log.warning("the outcome of an answer is not recorded yet: %s", error)
             self._background.retry_write(write)
@@ -496,6 +501,7 @@ class PendingActions:
                 action.started,
                 same_call=action.same_call,
                 unattended=action.unattended,
+                owner=action.owner,
             )
         )
 

@@ -13,7 +13,7 @@ from toolpost.contracts.context import inner_call_question
 from toolpost.contracts.errors import StoreError
 from toolpost.contracts.outcomes import Paused, outcome_to_dict
 from toolpost.contracts.questions import Answer, PendingAction, Question
-from toolpost.contracts.storage import JournalEntry, Store
+from toolpost.contracts.storage import JournalEntry, Store, TakenOverError
 from toolpost.runtime.nested_actions import ended_inside, has_ended
 from toolpost.runtime.pauses import inner_calls
 from toolpost.runtime.pending import PendingActions
@@ -258,6 +258,7 @@ class Recovery:
             task_id=entry.call.get("task_id", ""),
             timeout_s=entry.call.get("timeout_s"),
             context=entry.call.get("context"),
+            owner=entry.owner,
         )
         await self._store.pending.add(action)
         self._reporter.emit_pause(entry, action)
@@ -300,11 +301,13 @@ class Recovery:
 
 
 async def _handle(adopted: list[T], handle: Callable[[T], Awaitable[None]]) -> None:
-    """Handle adopted records, and remove them from the list; one that fails stays."""
+    """Handle adopted records, and remove them from the list; one that fails stays, unless others have adopted it."""
     while adopted:
         record = adopted.pop(0)
         try:
             await handle(record)
+        except TakenOverError as error:
+            _log.warning("%s", error)
         except BaseException:
             adopted.insert(0, record)
             raise

@@ -111,6 +111,7 @@ class ToolRouter:
         nested: ToolRouter | None = None,
     ) -> None:
         self.store = store = services.store
+        self._owned = store.journal
         self.redactor = services.redactor
         self.emitter = services.emitter
         self.inflight = services.inflight
@@ -450,6 +451,7 @@ class ToolRouter:
         call = _unknown_ref(request, self.redactor) if runtime is None else runtime.call_ref(request)
         timeout_s = request.timeout_s or (self._limits.timeout_s if runtime is None else runtime.deadline_s)
         attempt = self.inflight.begin(request, runtime, call, snapshot, timeout_s)
+        attempt.owner = request.owner or self._owned.owner_id
         if runtime is not None or not (self._registry.has(name) or sources.may_have(name)):
             self._emit_requested(attempt, snapshot)
         return attempt

@@ -102,6 +102,7 @@ class ContextServices:
             if answer is None:
                 raise PauseSignal(question)
             if answer.decision == "happened":
+                await journal.begin(attempt.journal_entry(key))  # which the process that ran the step can no longer end
                 await journal.finish(call_id, key, answer.value)
                 return answer.value
         await journal.begin(attempt.journal_entry(key))

@@ -16,7 +16,7 @@ from toolpost.stores.records import action_from_data, action_to_data, answer_to_
 
 Row: TypeAlias = tuple[Any, ...]
 STATUS_COLUMNS = 'id, call_id, run_id, tenant, "user", status, created_at, expires_at, answered_by, answered_at'
-COLUMNS = 'id, tenant, "user", status, action, answer, answered_by, answered_at, outcome'
+COLUMNS = 'id, tenant, "user", status, action, answer, answered_by, answered_at, outcome, owner'
 
 
 class PendingRows:
@@ -44,7 +44,7 @@ class PendingRows:
 
     def action(self, row: Row) -> PendingAction:
         """Build the action of a row of `COLUMNS`."""
-        id_, tenant, user, status, action, answer, answered_by, answered_at, outcome = row
+        id_, tenant, user, status, action, answer, answered_by, answered_at, outcome, owner = row
         name = ("pending", tenant, user, id_)
         return replace(
             action_from_data(self._cipher.decrypt(action, *name, "action")),
@@ -53,6 +53,7 @@ class PendingRows:
             answered_by=answered_by,
             answered_at=answered_at,
             outcome=None if outcome is None else self._cipher.decrypt(outcome, *name, "outcome"),
+            owner=owner or "",
         )
 
     def actions(self, rows: Iterable[Row]) -> list[PendingAction]:

@@ -11,7 +11,7 @@ from toolpost.contracts.questions import Answer, PendingAction, Question
 from toolpost.stores.encryption import copy_json
 
 # The members that change are stored in separate columns.
-_CHANGING = frozenset({"status", "answer", "answered_by", "answered_at", "outcome"})
+_CHANGING = frozenset({"status", "answer", "answered_by", "answered_at", "outcome", "owner"})
 _KEPT = tuple(name for name in PendingAction.__struct_fields__ if name not in _CHANGING)
 _QUESTION = Question.__struct_fields__
 _ANSWER = Answer.__struct_fields__

@@ -224,12 +224,12 @@ class MemoryJournal:
     """Intents and results; their owner is this process, so none is an orphan."""
 
     def __init__(self, owner_id: str) -> None:
-        self._owner_id = owner_id
+        self.owner_id = owner_id
         self.entries: dict[tuple[str, str], JournalEntry] = {}
 
     async def begin(self, entry: JournalEntry) -> None:
         call = copy_json(dict(entry.call), "journal")
-        intent = replace(entry, call=call, owner=self._owner_id, done=False, result=None)
+        intent = replace(entry, call=call, owner=self.owner_id, done=False, result=None)
         self.entries[entry.call_id, entry.step] = intent
 
     async def finish(self, call_id: str, step: str, result: Any) -> None:

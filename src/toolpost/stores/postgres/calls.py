@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from toolpost.contracts.errors import StoreError
 from toolpost.contracts.principal import Principal
-from toolpost.contracts.storage import CancelRequest, IdempotencyRecord, JournalEntry
+from toolpost.contracts.storage import CancelRequest, IdempotencyRecord, JournalEntry, TakenOverError
 from toolpost.stores.encrypted_columns import decrypt_record
 from toolpost.stores.encryption import readable_rows
 from toolpost.stores.postgres.context import PostgresContext
@@ -103,15 +102,24 @@ class PostgresJournal:
         self._shared = shared
         self._names = _Names[tuple[str, str]]()
 
+    @property
+    def owner_id(self) -> str:
+        return self._shared.owner_id
+
     async def begin(self, entry: JournalEntry) -> None:
         tenant, user = entry.principal
+        owner_id = entry.owner or self._shared.owner_id
+        if owner_id != self._shared.owner_id:
+            raise TakenOverError(
+                f"call {entry.call_id!r} was not started: this process lost its lease after the call began, so another "
+                "process may have taken the call over"
+            )
         name = (tenant, user, entry.call_id, entry.step, entry.run_id, entry.tool_name)
         call = self._shared.cipher.encrypt(dict(entry.call), "journal", *name, "call")
-        owner_id = self._shared.owner_id
         row = (entry.call_id, entry.step, entry.run_id, entry.tool_name, tenant, user, float(entry.at), owner_id, call)
         await self._shared.writer.execute(_BEGIN, row)
         if owner_id != self._shared.owner_id or not self._shared.liveness.is_valid:
-            raise StoreError(
+            raise TakenOverError(
                 f"call {entry.call_id!r} was not started: this process lost its lease while it wrote the intent, so "
                 "another process may have taken the call over"
             )
@@ -124,7 +132,7 @@ class PostgresJournal:
             encrypted = self._shared.cipher.encrypt(result, "journal", *name, "result")
             done = await self._shared.writer.execute(_FINISH, (encrypted, call_id, step, self._shared.owner_id))
         if not done:
-            raise StoreError(
+            raise TakenOverError(
                 f"call {call_id!r}, step {step!r}: a result without an intent of this process; `begin` comes first, "
                 "and an intent is taken over by another process if this one loses its lease"
             )

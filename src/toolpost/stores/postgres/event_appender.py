@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from toolpost.contracts.errors import StoreError
-from toolpost.stores.chain import KEY_BYTES, LogKey
+from toolpost.contracts.events import EventCode
+from toolpost.stores.chain import KEY_BYTES, LogKey, Segment
 from toolpost.stores.ledger import LEDGER_ROW, Ledger, read_log_key
 from toolpost.stores.postgres.database import MIGRATION_LOCK, constant
 from toolpost.stores.run_chains import SEGMENT_WIDTH, RunChains, RunName, group_by_run
+from toolpost.stores.run_heads import find_open_calls
 
 if TYPE_CHECKING:
     from toolpost.contracts.events import RunEvent
@@ -63,6 +65,12 @@ FROM runs LEFT JOIN LATERAL (
 ) AS last ON TRUE
 WHERE run_id = ANY(%s)
 """  # noqa: S608
+_EVENTS_OF_RUNS = """
+SELECT last_id, run_id, tenant, seq, call_id, segments."user", segments.tool_name, correlation_id, events, hash,
+    forgotten
+FROM segments JOIN runs ON runs.nr = segments.run WHERE run_id = ANY(%s) ORDER BY last_id
+"""
+_ENDS = frozenset({EventCode.TOOL_CALL_COMPLETED, EventCode.TOOL_CALL_FAILED})
 _RENAME = 'UPDATE runs SET "user" = %s WHERE run_id = %s AND tenant = %s'
 
 
@@ -124,6 +132,7 @@ class PostgresEventAppender:
         self._numbers = _Numbers()
         self._chains = RunChains(self.ledger.key, self._numbers)
         self._is_read = False
+        self._has_lost_lease = False
         self._is_locking = False
         self._begun_at = 0.0
         self._first = 0
@@ -168,6 +177,8 @@ class PostgresEventAppender:
 
     def append(self, db: Connection, events: Iterable[RunEvent]) -> None:
         """Chain events to their runs; the events of one run get consecutive positions."""
+        if self._has_lost_lease:
+            events = self._without_second_ends(db, list(events))
         runs = group_by_run(events)
         self._load(db, [run_id for run_id in self._chains.missing(runs) if run_id not in self._new])
         numbers = self._numbers
@@ -247,6 +258,32 @@ class PostgresEventAppender:
             head = self._chains.heads.get((tenant, run_id))
             if head is not None:
                 head.user = user
+
+    def note_lost_lease(self) -> None:
+        """Note that other processes have ended calls of this one, whose own ends are no longer appended."""
+        self._has_lost_lease = True
+
+    def _without_second_ends(self, db: Connection, events: Sequence[RunEvent]) -> Sequence[RunEvent]:
+        """Leave out the ends of calls that have ended already."""
+        ended = {event.call.run_id for event in events if event.code in _ENDS}
+        if not ended:
+            return events
+        self.save_heads(db)
+        rows = db.execute(_EVENTS_OF_RUNS, (list(ended),)).fetchall()
+        stored = (event for row in rows for event in Segment(*row).unpack())
+        open_calls = {(call.tenant, call.run_id, call.call_id) for call in find_open_calls(stored)}
+        left: list[RunEvent] = []
+        for event in events:
+            call = (event.call.tenant, event.call.run_id, event.call.call_id)
+            if event.code == EventCode.TOOL_CALL_REQUESTED:
+                open_calls.add(call)
+            elif event.code in _ENDS and call not in open_calls:
+                _log.warning("the end of call %s is not in the log: another process has ended the call", call[-1])
+                continue
+            elif event.code in _ENDS:
+                open_calls.remove(call)
+            left.append(event)
+        return left
 
     def forget(self) -> None:
         """Drop the cache."""

@@ -220,6 +220,7 @@ class PostgresTransactions:
         """Become a new owner: the old one was given up, and its calls belong to other processes."""
         if self._db is not None:
             self._leases.register(self._db)
+            self._appender.note_lost_lease()
         raise StoreError(
             f"this process did not renew its lease at {self.place!r} in time, so other processes have taken over its "
             "calls; nothing was written for them. New calls are accepted again"

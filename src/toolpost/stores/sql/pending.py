@@ -11,6 +11,7 @@ from toolpost.contracts.errors import StoreError
 from toolpost.contracts.jobs import Job
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import Answer, PendingAction, PendingStatus, Question
+from toolpost.contracts.storage import TakenOverError
 from toolpost.stores.changes import Changes
 from toolpost.stores.pending_rows import COLUMNS, STATUS_COLUMNS, PendingRows, Row, first_status
 from toolpost.stores.sql.database import SharedDatabase, SQLConnection, where
@@ -63,7 +64,7 @@ _CLAIM = _RowChange(
 # Between machines, a process may have lost its claim to another.
 _SETTLE = _RowChange(
     "status = :status, outcome = :outcome, owner = NULL",
-    "id = :id AND status IN ('claimed', :status) AND coalesce(owner, :owner) = :owner",
+    "id = :id AND status IN ('claimed', :status) AND owner = :owner",
 )
 _REOPEN = _RowChange(
     "status = 'open', answer = NULL, answered_by = NULL, answered_at = NULL, owner = NULL",
@@ -96,6 +97,11 @@ class SQLPendingStore:
         def work(db: SQLConnection) -> PendingAction | None:
             if unless_waiting and same_call is not None:
                 db.lock(f"same call {same_call.hex()}")
+            if action.owner and action.owner != self._shared.owner_id:
+                raise TakenOverError(
+                    f"question {action.id!r} was not asked: this process lost its lease after call {action.call_id!r} "
+                    "began, so another process may have taken the call over"
+                )
             db.execute(_END_INTENT, {"call_id": action.call_id})
             waiting = self._waiting(db, action.same_call, action.created_at) if unless_waiting else None
             if waiting is not None:
@@ -211,7 +217,7 @@ class SQLPendingStore:
                 encrypted = self._rows.encrypt_outcome(outcome, pending_id, asked_by)
             values = {"id": pending_id, "status": status, "outcome": encrypted, "owner": self._shared.owner_id}
             if not self._apply(db, _REOPEN if reopen else _SETTLE, values):
-                raise StoreError(
+                raise TakenOverError(
                     f"question {pending_id!r} is not claimed by this process, so it cannot be settled as {status!r}"
                 )
 

@@ -48,6 +48,10 @@ class SQLiteJournal:
     def __init__(self, shared: SQLiteContext) -> None:
         self._shared = shared
 
+    @property
+    def owner_id(self) -> str:
+        return self._shared.owner_id
+
     async def begin(self, entry: JournalEntry) -> None:
         tenant, user = entry.principal
         name = ("journal", tenant, user, entry.call_id, entry.step, entry.run_id, entry.tool_name)
