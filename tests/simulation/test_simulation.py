@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from tests.postgres.server import PostgreSQL
 from toolpost.testing.simulation import CrashPoint, FaultRates, WorldOptions, enumerate_crashes, simulate
 from toolpost.testing.simulation.__main__ import main
 
@@ -16,7 +17,9 @@ MANY_FAULTS = FaultRates(
     tools_break=0.1,
     tools_hang=0.05,
     answers_lost=0.1,
+    queries_fail=0.01,
     kills_s=3.0,
+    stalls_s=1.0,
     jumps_s=1.0,
 )
 
@@ -36,7 +39,7 @@ def test_a_world_has_every_fault() -> None:
 
     assert report.crashes > 2
     assert report.unknown > 0
-    for happened in ("crashes", "disconnected", "store_unavailable", "clock jumps", "already_answered"):
+    for happened in ("crashes", "disconnected", "store_unavailable", "clock jumps", "stalls", "already_answered"):
         assert happened in trace, happened
 
 
@@ -57,6 +60,28 @@ def test_crashes_are_enumerated_before_and_after_every_commit() -> None:
     assert [report.broken for report in crashed if report.broken] == []
     assert whole.crashes == 0
     assert {report.crashes for report in crashed} == {1}
+
+
+@pytest.mark.programs
+def test_all_promises_hold_on_postgresql_while_leases_end(postgres: PostgreSQL) -> None:
+    lines: list[str] = []
+    rates = MANY_FAULTS._replace(full_disks=0.0, stalls_s=1.0)
+    options = WorldOptions(jobs=40, processes=3, rates=rates, database=postgres.url())
+    reports = [simulate(6, options._replace(tell=lines.append)) for _ in range(2)]
+
+    assert [report.broken for report in reports] == [[], []]
+    assert reports[0].fingerprint == reports[1].fingerprint
+    assert [line for line in lines if "did not renew its lease" in line]
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_process_crashes_at_a_chosen_commit_on_postgresql(when: str, postgres: PostgreSQL) -> None:
+    point = CrashPoint(12, "before" if when == "before" else "after")
+    options = WorldOptions(jobs=5, processes=1, rates=FaultRates(), crash_point=point, database=postgres.url())
+    report = simulate(1, options)
+
+    assert (report.broken, report.crashes) == ([], 1)
 
 
 @pytest.mark.programs

@@ -35,7 +35,15 @@ class Block(NamedTuple):
     function: Callable[[], Any]
 
 
-Work: TypeAlias = Generator[Take | Wait | Block, Any, None]
+class Listen(NamedTuple):
+    """Run a function that blocks until a server sends something, for at most the seconds that it gets."""
+
+    function: Callable[[float], Any]
+    timeout_s: float
+
+
+Blocking: TypeAlias = Take | Wait | Block | Listen
+Work: TypeAlias = Generator[Blocking, Any, None]
 
 
 class StoreThread(Protocol):
@@ -91,7 +99,7 @@ class _DaemonThread:
         self._thread.join(EXIT_PATIENCE_S)
 
 
-def _block(blocking: Take | Wait | Block) -> Any:
+def _block(blocking: Blocking) -> Any:
     match blocking:
         case Take(queue):
             return queue.get()
@@ -99,6 +107,8 @@ def _block(blocking: Take | Wait | Block) -> Any:
             return event.wait(timeout_s)
         case Block(function):
             return function()
+        case Listen(function, timeout_s):
+            return function(timeout_s)
 
 
 DAEMON_THREADS = DaemonThreads()

@@ -14,7 +14,7 @@ from toolpost.contracts.errors import StoreError
 from toolpost.stores.changes import Changes, Topic
 from toolpost.stores.postgres.database import Connection, Database, constant, is_lost
 from toolpost.stores.postgres.liveness import RENEWALS, Leases
-from toolpost.stores.threads import Block, StoreThread, StoreThreads, Wait, Work
+from toolpost.stores.threads import Block, Listen, StoreThread, StoreThreads, Wait, Work
 from toolpost.stores.topics import CANCELS, EVENTS, JOBS, is_of_events, pending_topic, run_topic
 
 CHANNEL = "toolpost"
@@ -136,27 +136,37 @@ class Listener:
     def _run(self) -> Work:
         try:
             while not self._stopping.is_set():
-                if not (yield Block(self._step)):
+                wait_s = yield Block(self._prepare)
+                if wait_s is None:
                     yield Wait(self._stopping, _RECONNECT_S)
+                elif not self._stopping.is_set():  # the notification that would end the wait may have come too early
+                    yield Listen(self._receive, wait_s)
         finally:
             if self._db is not None:
                 self._db.close()
 
-    def _step(self) -> bool:
-        """Wait for notifications, and renew the lease if it is time; return whether there is a connection."""
+    def _prepare(self) -> float | None:
+        """Connect, and renew the lease if it is time; return how long to wait, None without a connection."""
         try:
-            db = self._connect()
-            left_s = self._renew(db)
-            if self._stopping.is_set():  # the notification that would end the next wait may have come too early
-                return True
-            for note in db.notifies(timeout=_HORIZON_POLL_S if self._awaited else left_s, stop_after=1):
-                self._receive(note.payload)
-            self._await_horizon(db)
+            left_s = self._renew(self._connect())
         except (psycopg.Error, StoreError):  # writers and readers report it
-            if self._db is not None:
-                self._db.close()
-            return False
-        return True
+            self._disconnect()
+            return None
+        return left_s if self._awaited is None else _HORIZON_POLL_S
+
+    def _receive(self, timeout_s: float) -> None:
+        """Wait for notifications; with a timeout of 0, take those that the server has sent."""
+        db = self._db
+        if db is None:
+            return
+        try:
+            if not timeout_s:
+                db.execute("SELECT")  # the server sends notifications before its next answer
+            for note in db.notifies(timeout=timeout_s, stop_after=1):
+                self._note(note.payload)
+            self._await_horizon(db)
+        except psycopg.Error:
+            self._disconnect()
 
     def _connect(self) -> Connection:
         if self._db is None or is_lost(self._db):
@@ -174,7 +184,11 @@ class Listener:
             self._renewed_at = at
         return max(0.0, self._renewed_at + interval_s - at)
 
-    def _receive(self, payload: str) -> None:
+    def _disconnect(self) -> None:
+        if self._db is not None:
+            self._db.close()
+
+    def _note(self, payload: str) -> None:
         kind, rest = payload[:1], payload[1:]
         if kind == _EVENTS and any(map(is_of_events, self._changes.waited_for())):
             self._awaited = max(self._awaited or 0, int(rest))

@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from queue import Empty, LifoQueue
 from typing import Any, Literal, LiteralString, TypeAlias, TypeVar, cast
+from weakref import WeakSet
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
@@ -81,9 +82,13 @@ class Database:
             message = "database: the URL is not valid; write postgresql://USER:PASSWORD@HOST:PORT/DATABASE"
             raise ConfigError(message) from None
         self.place = _describe(self._parameters)
+        self._connections = WeakSet[Connection]()
+        self._is_abandoned = False
 
     def connect(self, role: Role) -> Connection:
         """Open a connection whose transactions begin explicitly."""
+        if self._is_abandoned:
+            raise StoreError(f"database {self.place!r}: this process has ended")
         try:
             db: Connection = psycopg.connect(**self._parameters, autocommit=True)
         except (psycopg.Error, UnicodeError) as error:
@@ -99,7 +104,15 @@ class Database:
         except psycopg.Error as error:
             db.close()
             raise self.explain(error) from error
+        self._connections.add(db)
         return db
+
+    def abandon(self) -> None:
+        """Roll back and close all connections, and open no others, as if the process had been killed."""
+        self._is_abandoned = True
+        for db in list(self._connections):
+            roll_back(db)
+            db.close()
 
     def explain(self, error: BaseException) -> StoreError:
         """Turn an error of the database into a StoreError with its place and advice, without values of rows."""

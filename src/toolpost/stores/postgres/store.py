@@ -101,6 +101,7 @@ class OpenDatabase(NamedTuple):
     shared: PostgresContext
     listener: Listener
     limits: PostgresLimits
+    abandon: Callable[[], None]
 
     async def close(self) -> None:
         """Write the queue and close the connections; StoreError reports the events that could not be written."""
@@ -179,6 +180,10 @@ class PostgresStore:
     async def rotate_key(self, *, retire: bool = False) -> dict[str, int]:
         await self._shared.writer.flush()
         return await self._key_rotation.rotate(retire=retire)
+
+    def abandon(self) -> None:
+        """Close all connections and write nothing, as if the process had been killed; its lease ends by itself."""
+        self._database.abandon()
 
     async def close(self) -> None:
         """Write the queue and close the database; StoreError reports the events that could not be written."""
@@ -300,7 +305,7 @@ def open_database(
     listener = Listener(database, leases, changes, clock=clock)
     listener.start(threads)
     shared = PostgresContext(writer, reader, appender, rows, leases, changes, notifications, clock, leases.own.key)
-    return OpenDatabase(shared, listener, PostgresLimits(database, reader, leases, clock, threads))
+    return OpenDatabase(shared, listener, PostgresLimits(database, reader, leases, clock, threads), database.abandon)
 
 
 async def _unknown() -> object:

@@ -78,6 +78,8 @@ def _command(report: Report, given: argparse.Namespace) -> str:
     command = f"python -m toolpost.testing.simulation --seed {report.seed} --calls {given.calls}"
     if given.processes is not None:
         command += f" --processes {given.processes}"
+    if given.database is not None:
+        command += " --database URL"  # which may contain a password
     return command + (" --enumerate" if report.crash_point else "")
 
 
@@ -88,7 +90,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--calls", type=int, default=100, help="calls of clients in each world [default: 100]")
     parser.add_argument("--processes", type=int, help="processes on one store [default: the seed chooses]")
     parser.add_argument("--enumerate", action="store_true", help="crash before and after every commit, one by one")
-    parser.add_argument("--database", help="the database of all processes [default: SQLite in a new folder]")
+    parser.add_argument(
+        "--database",
+        metavar="URL",
+        help="of PostgreSQL: each world creates a database there [default: SQLite]",
+    )
     parser.add_argument("--folder", type=Path, help="where to create the folders of worlds [default: in memory]")
     return parser
 

@@ -15,14 +15,16 @@ from toolpost.testing.simulation.world import EffectLedger, SimulatedJob
 _ENDS = frozenset({EventCode.TOOL_CALL_COMPLETED, EventCode.TOOL_CALL_FAILED})
 _NOTHING_RAN = frozenset({"approval_denied", "question_expired", "not_executed"})
 _NOT_YET = frozenset({"in_progress", "outcome_unknown", "store_unavailable"})  # the client has to ask again
+# Replies to a repeated call after its key has an outcome: that one, or that this repetition did not get it.
+_REPEATED = frozenset({"completed", "disconnected", "store_unavailable", "cancelled", "timeout"})
 _UNSAFE = frozenset({"pay", "narrow", "wipe", "ask", "pack"})
 
 
 class Evidence(NamedTuple):
     """What is left of a world: its jobs and their effects, all events, questions, and the statements of the store.
 
-    `unknown` counts the jobs whose outcome was asked about, `crowds` are the processes with too many calls at once, and
-    `revision_of` returns the revision of the tool that a question was about.
+    `unknown` counts the jobs whose outcome was asked about, `crowds` are the processes that ran too many calls at once,
+    and `revision_of` returns the revision of the tool that a question was about.
     """
 
     jobs: Sequence[SimulatedJob]
@@ -124,7 +126,10 @@ def _failed_did_not_happen(evidence: Evidence) -> Iterator[str]:
         last = job.replies[-1] if job.replies else None
         if last is None or not isinstance(last.outcome, Failed) or job.tool not in _UNSAFE:
             continue
-        error, count = last.outcome.error, evidence.ledger.count(job.id)
+        error, effects = last.outcome.error, evidence.ledger.effects.get(job.id, [])
+        count = sum(
+            effect.call_id == last.outcome.call_id for effect in effects
+        )  # not those of the first call of a key
         if count and (last.code in _NOTHING_RAN or (error.is_retryable and last.code not in _NOT_YET)):
             yield f"{job.id} {job.tool}: {last.code}, retryable {error.is_retryable}, and {count} effects"
 
@@ -186,7 +191,7 @@ def _keys_have_one_outcome(evidence: Evidence) -> Iterator[str]:
             yield f"{job.id} {job.tool}: different results for one key"
         first = min((at for at, _ in done), default=None)
         for reply in job.replies:
-            if first is not None and reply.asked_at > first and reply.code not in ("completed", "disconnected"):
+            if first is not None and reply.asked_at > first and reply.code not in _REPEATED:
                 yield f"{job.id} {job.tool}: {reply.code} after it had completed"
 
 
@@ -199,7 +204,7 @@ def _nobody_waits(evidence: Evidence) -> Iterator[str]:
 
 def _limits_hold(evidence: Evidence) -> Iterator[str]:
     for process in evidence.crowds:
-        yield f"narrow ran more often at once than its limit in {process}"
+        yield f"narrow ran more often at once in all processes than its limit; the last call began in {process}"
 
 
 PROMISES: Mapping[str, Promise] = {

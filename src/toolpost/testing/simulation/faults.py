@@ -19,10 +19,11 @@ class CrashPoint(NamedTuple):
 
 
 class FaultRates(NamedTuple):
-    """Probabilities: of a crash and of a full disk per commit, of each fault per run of a tool.
+    """Probabilities: of a crash and of a full disk per commit, of each fault per run of a tool, of a failed query.
 
-    `answers_lost` are those of requests, whose processes continue. `kills_s` and `jumps_s` are the mean seconds between
-    two kills of a process at any time, and two jumps of the wall clock; 0 for never.
+    `answers_lost` are those of requests, whose processes continue. `kills_s`, `stalls_s` and `jumps_s` are the mean
+    seconds between two kills of a process at any time, two processes that stop for up to a minute and then continue,
+    and two jumps of the wall clock; 0 for never.
     """
 
     crashes: float = 0.0
@@ -31,7 +32,9 @@ class FaultRates(NamedTuple):
     tools_break: float = 0.0
     tools_hang: float = 0.0
     answers_lost: float = 0.0
+    queries_fail: float = 0.0
     kills_s: float = 0.0
+    stalls_s: float = 0.0
     jumps_s: float = 0.0
 
     @classmethod
@@ -48,7 +51,9 @@ class FaultRates(NamedTuple):
             tools_break=some(0.1),
             tools_hang=some(0.05),
             answers_lost=some(0.1),
+            queries_fail=some(0.01),
             kills_s=some(20.0),
+            stalls_s=some(20.0),
             jumps_s=some(20.0),
         )
 
@@ -59,12 +64,12 @@ NO_FAULTS = FaultRates()
 class Faults:
     """Decides about the fault of each commit and of each run of a tool.
 
-    Mutable: it counts commits, full disks and crashes.
+    Mutable: it counts commits, full disks, crashes and stalls.
     """
 
     def __init__(self, seed: int | str, rates: FaultRates, crash_point: CrashPoint | None = None) -> None:
         self.rates = rates
-        self.commits = self.full_disks = self.crashes = 0
+        self.commits = self.full_disks = self.crashes = self.stalls = 0
         self._random = Random(f"faults of {seed}")  # noqa: S311 - a simulation has to be repeatable
         self._crash_point = crash_point
         self._full_for = 0
@@ -97,6 +102,10 @@ class Faults:
         if chance < rates.tools_refuse + rates.tools_break:
             return "break"
         return "hang" if chance < rates.tools_refuse + rates.tools_break + rates.tools_hang else None
+
+    def fails_query(self) -> bool:
+        """Return whether the next query of a reader fails."""
+        return bool(self.rates.queries_fail) and self._random.random() < self.rates.queries_fail
 
     def loses_answer(self) -> bool:
         """Return whether the answer to a request is lost."""

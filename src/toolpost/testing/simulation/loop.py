@@ -18,7 +18,7 @@ from toolpost.contracts.clock import Clock
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
-_EPOCH = 1_800_000_000.0
+WALL_OFFSET = 1_800_000_000.0
 _TURN_S = 0.000_01  # virtual duration of one turn of a loop
 _SLOWEST_QUERY_S = 0.002
 _MOST_CLOSES = 20  # of one coroutine that catches GeneratorExit
@@ -39,15 +39,18 @@ class Runnable(Protocol):
 class Scheduler:
     """Runs loops and threads one at a time, in an order that the seed chooses, and owns their virtual time.
 
-    Time passes only while nothing can run. Equal seeds with equal work have equal orders. Mutable: it counts `turns`.
+    Time passes only while nothing can run; then `on_time` gets the new one. Equal seeds with equal work have equal
+    orders. Mutable: it counts `turns`, and `commits` of all processes.
     """
 
     def __init__(self, seed: int | str) -> None:
         self.random = Random(f"order of {seed}")  # noqa: S311 - a simulation has to be repeatable
         self.shuffles = self.random.random() < 0.5
         self.now = 1000.0
-        self.wall_offset = _EPOCH
+        self.wall_offset = WALL_OFFSET
         self.turns = 0
+        self.commits = 0
+        self.on_time: Callable[[float], None] = _ignore_time
         self._numbers = itertools.count()
         self._runnables: list[Runnable] = []
         self._timers: list[tuple[float, int, SimulatedLoop, asyncio.TimerHandle]] = []
@@ -123,25 +126,29 @@ class Scheduler:
         if when == math.inf:
             raise RuntimeError("the simulation waits for something that never happens")
         self.now = max(self.now, when)
+        self.on_time(self.now)
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):
     """The event loop of one simulated process; a call in an executor runs in this thread, a moment later.
 
-    It has no sockets, no signals and no child processes.
+    `before_query` may raise the error of a call in an executor of a store. The loop has no sockets, no signals and no
+    child processes.
     """
 
     def __init__(self, scheduler: Scheduler, name: str) -> None:
         self.is_dead = False
         super().__init__()
         self.name = name
+        self.stalled_until = 0.0
+        self.before_query: Callable[[], None] = _do_nothing
         self.ready: deque[asyncio.Handle] = deque()
         self._scheduler = scheduler
         self._busy_until: dict[object, float] = {}  # by executor
         scheduler.add(self)
 
     def due(self, now: float) -> float:
-        return now if self.ready else math.inf
+        return max(now, self.stalled_until) if self.ready else math.inf
 
     def run_part(self) -> None:
         """Run the callbacks that are ready now, but not those that they add."""
@@ -219,6 +226,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
         def work() -> None:
             try:
+                if executor is not None:
+                    self.before_query()
                 result = func(*args)
             except Exception as error:  # noqa: BLE001 - for the caller
                 self.call_later(chance() * _SLOWEST_QUERY_S, _settle, future, None, error)
@@ -242,6 +251,14 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         """Do nothing: a cancelled timer is skipped when it is due."""
+
+
+def _ignore_time(_: float) -> None:
+    pass
+
+
+def _do_nothing() -> None:
+    pass
 
 
 def _close(coroutine: Any) -> None:

@@ -44,6 +44,7 @@ class SimulatedProcess:
         self.name = name
         self.box: Toolbox | None = None  # while it accepts requests
         self.loop = SimulatedLoop(parts.scheduler, name)
+        self.loop.before_query = self._before_query
         self._parts = parts
         self._clock = parts.scheduler.clock(name)
         self._threads = InlineThreads(parts.scheduler, before_commit=self._before_commit, crashed=self.crash)
@@ -79,10 +80,8 @@ class SimulatedProcess:
         self._parts.faults.crashes += 1
         self.box = None
         self._parts.scheduler.kill(self.loop)
+        self._abandon()
         self._threads.kill()
-        abandon = getattr(self._store, "abandon", None)
-        if abandon is not None:
-            abandon()
         self._disconnect()
 
     async def request(self, work: Callable[[Toolbox], Coroutine[Any, Any, T]]) -> T:
@@ -151,6 +150,26 @@ class SimulatedProcess:
         if fault == "full":
             raise disk_full()
         if fault == "before":
+            if self.loop.is_running():  # a commit of the event loop, as those of limits
+                self.crash()
+            else:
+                self._abandon()
             raise Crash
         if fault == "after":
             self._threads.crash_soon = True
+
+    def stall(self, seconds: float) -> None:
+        """Run nothing of this process for some time, as after SIGSTOP or while its machine is suspended."""
+        self._parts.tell(f"{self.name} stalls for {seconds:.1f} s")
+        self._parts.faults.stalls += 1
+        self.loop.stalled_until = self._threads.stalled_until = self._parts.scheduler.now + seconds
+
+    def _before_query(self) -> None:
+        if self._parts.faults.fails_query():
+            raise StoreError("the database cannot be read")
+
+    def _abandon(self) -> None:
+        """Release what the kernel releases for a killed process, before its threads end."""
+        abandon = getattr(self._store, "abandon", None)
+        if abandon is not None:
+            abandon()

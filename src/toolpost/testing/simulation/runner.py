@@ -11,6 +11,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -22,7 +23,7 @@ from toolpost.policy.call_hashes import call_hash
 from toolpost.policy.log_redaction import LOGGERS
 from toolpost.testing.simulation.auditor import Evidence, audit
 from toolpost.testing.simulation.faults import NO_FAULTS, CrashPoint, FaultRates, Faults
-from toolpost.testing.simulation.loop import Scheduler, SimulatedLoop
+from toolpost.testing.simulation.loop import WALL_OFFSET, Scheduler, SimulatedLoop
 from toolpost.testing.simulation.people import Approver, Follower, Network, SimulatedClient
 from toolpost.testing.simulation.process import DisconnectedError, ProcessParts, SimulatedProcess
 from toolpost.testing.simulation.workload import Workload
@@ -30,8 +31,11 @@ from toolpost.testing.simulation.world import EffectLedger, SimulatedJob
 
 PENDING_TTL_S = 20.0
 _PER_SECOND = 40.0  # jobs
+_LONGEST_STALL_S = 60.0
+_FARTHEST_CLOCK_S = 30.0
 _LONGEST_WAIT_S = 120.0  # for the end of all jobs, after the last fault
 _RECOVERED_AFTER_S = 6.0  # the next sweep of Recovery
+_LEASES_END_S = 2 * 15.0  # on a server: the lease of a killed process, and that of the one which finds that it ended
 _REVISIONS = 2
 _MEMORY = Path("/dev/shm")  # noqa: S108 - of Linux: commits need no disk
 
@@ -39,7 +43,8 @@ _MEMORY = Path("/dev/shm")  # noqa: S108 - of Linux: commits need no disk
 class WorldOptions(NamedTuple):
     """The size of a world: jobs, processes on one store, the faults, and the database (default: SQLite in a folder).
 
-    Without `rates`, the seed chooses them. `tell` receives the lines of the trace.
+    Without `rates`, the seed chooses them. For the URL of a PostgreSQL server, the world creates a database there, and
+    drops it. `tell` receives the lines of the trace.
     """
 
     jobs: int = 100
@@ -73,7 +78,11 @@ def simulate(seed: int, options: WorldOptions | None = None) -> Report:
     folder = Path(tempfile.mkdtemp(prefix="toolpost-simulation-", dir=parent))
     with _contained():
         try:
-            return World(seed, options, folder).run()
+            if not (options.database or "").startswith("postgres"):
+                return World(seed, options, folder).run()
+            databases = import_module("toolpost.testing.simulation.databases")  # needs the extra `postgres`
+            with databases.new_database(options.database) as database:
+                return World(seed, options._replace(database=database.url), folder, on_time=database.set_time).run()
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -91,12 +100,17 @@ def enumerate_crashes(seed: int, options: WorldOptions | None = None) -> Iterato
 class World:
     """One world. Mutable: it counts processes."""
 
-    def __init__(self, seed: int, options: WorldOptions, folder: Path) -> None:
+    def __init__(
+        self, seed: int, options: WorldOptions, folder: Path, *, on_time: Callable[[float], None] | None = None
+    ) -> None:
         self.seed = seed
         self.options = options
+        self.recovered_after_s = _RECOVERED_AFTER_S + (0.0 if on_time is None else _LEASES_END_S)
         self.random = Random(f"world of {seed}")  # noqa: S311 - a simulation has to be repeatable
         rates = options.rates or FaultRates.of(self.random)
         self.scheduler = Scheduler(seed)
+        if on_time is not None:
+            self.scheduler.on_time = on_time
         self.faults = Faults(seed, rates, options.crash_point)
         self.outside = SimulatedLoop(self.scheduler, "outside")
         self.ledger = EffectLedger()
@@ -152,7 +166,8 @@ class World:
         approver, follower = Approver(self.network, self.jobs, self.ledger), Follower(self.network)
         async with asyncio.TaskGroup() as group:
             keepers = [group.create_task(self._keep_running()) for _ in range(self.processes)]
-            helpers = [group.create_task(work) for work in (approver.run(), follower.run(), self._kill(), self._jump())]
+            faults = (self._kill(), self._stall(), self._jump())
+            helpers = [group.create_task(work) for work in (approver.run(), follower.run(), *faults)]
             clients = [group.create_task(SimulatedClient(self.network, job).run()) for job in self.jobs]
             last = max((job.starts_at for job in self.jobs), default=0.0)
             await asyncio.sleep(last + 2.0)
@@ -203,20 +218,28 @@ class World:
             if living and self.faults.rates.kills_s:
                 self.random.choice(living).crash()
 
+    async def _stall(self) -> None:
+        """Stop a process now and then, for longer or shorter than its lease."""
+        while self.faults.rates.stalls_s:
+            await asyncio.sleep(self.random.expovariate(1 / self.faults.rates.stalls_s))
+            living = [process for process in self.network.processes if process.is_alive]
+            if living and self.faults.rates.stalls_s:
+                self.random.choice(living).stall(self.random.random() * _LONGEST_STALL_S)
+
     async def _jump(self) -> None:
-        """Set the wall clock forward or back now and then."""
+        """Set the wall clock forward or back now and then, but not far from the true time."""
         while self.faults.rates.jumps_s:
             await asyncio.sleep(self.random.expovariate(1 / self.faults.rates.jumps_s))
             if self.faults.rates.jumps_s:
-                seconds = self.random.uniform(-30.0, 30.0)
-                self.tell(f"the wall clock jumps by {seconds:.1f} s")
-                self.scheduler.wall_offset += seconds
+                seconds = self.random.uniform(-_FARTHEST_CLOCK_S, _FARTHEST_CLOCK_S)
+                self.tell(f"the wall clock jumps to {seconds:.1f} s from the true time")
+                self.scheduler.wall_offset = WALL_OFFSET + seconds
 
     async def _wait_for_end(self, clients: list[asyncio.Task[None]]) -> None:
         """Wait until all clients have their outcomes and no question is open, but not without end."""
-        until = self.scheduler.now + _LONGEST_WAIT_S
-        await asyncio.wait(clients, timeout=_LONGEST_WAIT_S)
-        await asyncio.sleep(_RECOVERED_AFTER_S)  # calls of a crashed process may become questions
+        until = self.scheduler.now + _LONGEST_WAIT_S + self.recovered_after_s
+        await asyncio.wait(clients, timeout=_LONGEST_WAIT_S + (_LONGEST_STALL_S if self.faults.stalls else 0.0))
+        await asyncio.sleep(self.recovered_after_s)  # calls of a crashed process may become questions
         while self.scheduler.now < until:
             try:
                 waiting = await self.network.ask(lambda box: box.store.pending.list(limit=1))
@@ -233,7 +256,7 @@ class World:
         process = self._new_process()
         await process.start()
         self.network.processes.append(process)
-        await asyncio.sleep(_RECOVERED_AFTER_S)
+        await asyncio.sleep(self.recovered_after_s)
         await follower.read()
         problems = await process.request(lambda box: box.store.events.verify())
         events = await process.request(lambda box: box.store.events.read(limit=10_000_000))
@@ -247,7 +270,7 @@ class World:
             actions=actions,
             problems=problems,
             unknown=len(approver.unknown),
-            crowds=self.workload.crowds,
+            crowds=[] if self.faults.stalls else self.workload.crowds,  # a stalled process continues its calls
             disk_was_full=self.faults.full_disks > 0,
             revision_of=self._revision_of,
         )

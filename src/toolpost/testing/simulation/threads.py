@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from toolpost.stores.threads import Block, StoreThread, Take, Wait, Work
+from toolpost.stores.threads import Block, Blocking, Listen, StoreThread, Take, Wait, Work
 from toolpost.testing.simulation.loop import Scheduler
 
 _SLOWEST_WAKE_S = 0.003
@@ -25,6 +25,7 @@ class InlineThreads:
 
     def __init__(self, scheduler: Scheduler, *, before_commit: Callable[[], None], crashed: Callable[[], None]) -> None:
         self.crash_soon = False
+        self.stalled_until = 0.0
         self.crashed = crashed
         self._scheduler = scheduler
         self._before_commit = before_commit
@@ -37,6 +38,7 @@ class InlineThreads:
         return thread
 
     def before_commit(self) -> None:
+        self._scheduler.commits += 1
         self._before_commit()
 
     def kill(self) -> None:
@@ -52,7 +54,8 @@ class InlineThread:
         self._work = work
         self._scheduler = scheduler
         self._owner = owner
-        self._blocking: Take | Wait | Block | None = None
+        self._blocking: Blocking | None = None
+        self._commits = 0  # those of all processes when it began to listen
         self._timeout_at = math.inf
         self._wakes_at = 0.0  # the time at which it runs, once it no longer blocks; infinity before
         self._is_running = False
@@ -68,7 +71,7 @@ class InlineThread:
     def due(self, now: float) -> float:
         if self._wakes_at == math.inf and self._can_continue():
             self._wakes_at = now + self._scheduler.random.random() * _SLOWEST_WAKE_S
-        return min(self._wakes_at, self._timeout_at)
+        return max(min(self._wakes_at, self._timeout_at), self._owner.stalled_until)
 
     def run_part(self) -> None:
         """Run until the next blocking operation."""
@@ -81,6 +84,8 @@ class InlineThread:
         try:
             if isinstance(blocking, Block):
                 item = blocking.function()
+            elif isinstance(blocking, Listen):
+                item = blocking.function(0.0)
             self._block(self._work.send(item))
         except StopIteration:
             self._end()
@@ -102,11 +107,14 @@ class InlineThread:
         blocking = self._blocking
         if isinstance(blocking, Take):
             return not blocking.queue.empty()
+        if isinstance(blocking, Listen):
+            return self._scheduler.commits > self._commits
         return not isinstance(blocking, Wait) or blocking.event.is_set()
 
-    def _block(self, blocking: Take | Wait | Block) -> None:
-        self._blocking, self._wakes_at = blocking, math.inf
-        self._timeout_at = self._scheduler.now + blocking.timeout_s if isinstance(blocking, Wait) else math.inf
+    def _block(self, blocking: Blocking) -> None:
+        self._blocking, self._wakes_at, self._commits = blocking, math.inf, self._scheduler.commits
+        timeout_s = blocking.timeout_s if isinstance(blocking, Wait | Listen) else math.inf
+        self._timeout_at = self._scheduler.now + timeout_s
 
     def _end(self) -> None:
         self.has_ended = True

@@ -24,12 +24,16 @@ _TIMEOUT_S = 2.0
 
 
 class Workload:
-    """The tools, which record their effects in the ledger of the world. Mutable: it counts the calls of `narrow`."""
+    """The tools, which record their effects in the ledger of the world. Mutable: it counts the calls of `narrow`.
+
+    All processes share the limit of `narrow`.
+    """
 
     def __init__(self, seed: int | str, ledger: EffectLedger, faults: Faults) -> None:
         self.ledger = ledger
         self.faults = faults
-        self.crowds: list[str] = []  # processes in which `narrow` ran more often at once than its limit
+        self.crowds: list[str] = []  # processes that ran `narrow` more often at once than its limit, with all others
+        self._narrow = 0
         self._random = Random(f"work of {seed}")  # noqa: S311 - a simulation has to be repeatable
 
     def tools(self, process: str, revision: int) -> Sequence[Tool]:
@@ -49,6 +53,17 @@ class Workload:
             _tool_with_nested_calls(run, "bundle", "charge", "wipe"),
         ]
 
+    @contextmanager
+    def counted(self, process: str) -> Generator[None]:
+        """Count the calls of `narrow` that run in all processes, and record a number above its limit."""
+        self._narrow += 1
+        if self._narrow > NARROW:
+            self.crowds.append(process)
+        try:
+            yield
+        finally:
+            self._narrow -= 1
+
     def delay(self) -> float:
         """Return how long a step of a tool takes."""
         return self._random.random() ** 3 * 0.3
@@ -58,14 +73,13 @@ class ToolRun:
     """What the tools of one process share."""
 
     def __init__(self, workload: Workload, process: str, revision: int) -> None:
-        self._workload = workload
-        self._process = process
+        self.process = process
+        self.workload = workload
         self._revision = revision
-        self._narrow = 0
 
     async def work(self, job: str, name: str, amount: int, ctx: ToolContext | None) -> str:
         """Have one effect, if the tool has any, with the faults that the seed chooses before and after it."""
-        workload, fault = self._workload, self._workload.faults.of_tool()
+        workload, fault = self.workload, self.workload.faults.of_tool()
         if name == "pack" and fault == "break":
             fault = "refuse"  # a step that raises counts as not run, so it must raise before its effect
         ledger = workload.ledger
@@ -93,17 +107,6 @@ class ToolRun:
             raise outcome.error
         return outcome.content
 
-    @contextmanager
-    def counted(self) -> Generator[None]:
-        """Count the calls of `narrow` that run in this process, and record a number above its limit."""
-        self._narrow += 1
-        if self._narrow > NARROW:
-            self._workload.crowds.append(self._process)
-        try:
-            yield
-        finally:
-            self._narrow -= 1
-
 
 def _tool(run: ToolRun, name: str, **declared: Any) -> Tool:
     async def work(job: str, amount: int, ctx: ToolContext) -> str:
@@ -125,7 +128,7 @@ def _tool_without_effects(run: ToolRun) -> Tool:
 def _tool_with_limit(run: ToolRun) -> Tool:
     @tool(side_effects="write", max_concurrency=NARROW)
     async def narrow(job: str, amount: int, ctx: ToolContext) -> str:
-        with run.counted():
+        with run.workload.counted(run.process):
             await run.work(job, "narrow", amount, ctx)
         return f"narrow {job}"
 
