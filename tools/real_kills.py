@@ -2,6 +2,7 @@
 
 Each trial forks a process that makes calls on a new data folder and kills itself at one commit. Tools append their
 effects to a file. A second process recovers the folder, answers what it is asked, and repeats every call by its key.
+On PostgreSQL, each trial has a new database, and the lease of the killed process is ended instead of awaited.
 """
 
 from __future__ import annotations
@@ -14,14 +15,17 @@ import signal
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from toolpost import Toolbox, ToolContext, tool
 from toolpost.configuration.loading import in_code
 from toolpost.contracts.outcomes import Failed, Outcome, Paused
+from toolpost.stores.postgres.database import Database
+from toolpost.stores.postgres.store import open_postgres_store
 from toolpost.stores.registry import find_backend
-from toolpost.stores.threads import Block, DaemonThreads, StoreThread, Take, Wait, Work
+from toolpost.stores.threads import Blocking, DaemonThreads, StoreThread, Work
 from toolpost.toolbox.wiring import store_options
 
 Moment = Literal["before", "after"]
@@ -38,15 +42,21 @@ class Trial(NamedTuple):
     broken: list[str]
 
 
-def run_trials(count: int, *, database: str | None = None) -> Iterator[Trial]:
-    """Kill processes before and after each commit, with calls in other orders, until there were `count` kills."""
+def run_trials(
+    count: int, *, new_database: Callable[[], AbstractContextManager[str | None]] = nullcontext
+) -> Iterator[Trial]:
+    """Kill processes before and after each commit, with calls in other orders, until there were `count` kills.
+
+    `new_database` provides the URL of a new database on PostgreSQL, or None for SQLite in a new folder.
+    """
     killed = order = 0
     while killed < count:
         commit, was_killed = 0, True
         while was_killed and killed < count:
             commit += 1
             for moment in ("before", "after"):
-                trial = run_trial(commit, moment, order, database=database)
+                with new_database() as database:
+                    trial = run_trial(commit, moment, order, database=database)
                 was_killed = trial.was_killed
                 killed += was_killed
                 if was_killed:
@@ -88,7 +98,7 @@ class KillingThreads(DaemonThreads):
         item: Any = None
         while True:
             try:
-                blocking: Take | Wait | Block = work.send(item)
+                blocking: Blocking = work.send(item)
             except StopIteration:
                 return
             if self._kills:
@@ -142,7 +152,8 @@ def _tools(folder: Path) -> Sequence[Any]:
 
 async def _make_calls(folder: Path, threads: DaemonThreads, order: int, database: str | None) -> None:
     settings = _settings(folder, database)
-    store = await find_backend(settings.database or "sqlite").open(store_options(settings)._replace(threads=threads))
+    options = store_options(settings)._replace(threads=threads)
+    store = await find_backend(options.database).open(options)
     async with Toolbox(tools=_tools(folder), settings=settings, store=store) as box:
         start = order % len(CALLS)
         calls = CALLS[start:] + CALLS[:start]
@@ -153,7 +164,16 @@ async def _make_calls(folder: Path, threads: DaemonThreads, order: int, database
 
 
 async def _recover(folder: Path, database: str | None) -> None:
-    async with Toolbox(tools=_tools(folder), settings=_settings(folder, database)) as box:
+    settings = _settings(folder, database)
+    options = store_options(settings)
+    if database is None:
+        store = await find_backend(options.database).open(options)
+    else:
+        with closing(Database(database).connect("check")) as db:
+            db.execute("UPDATE owners SET until = 0")
+        data = folder / "data"
+        store = open_postgres_store(database, data, cipher=options.make_cipher(data), probation_s=0.0)
+    async with Toolbox(tools=_tools(folder), settings=settings, store=store) as box:
         effects = _effects(folder)
         unknown = 0
         for action in await box.pending.list(by=BOSS):
@@ -166,6 +186,7 @@ async def _recover(folder: Path, database: str | None) -> None:
             await box.approve(action.id, by=BOSS)
         outcomes["w1"] = await _call(box, "wipe", "w1")
         problems = await box.store.events.verify()
+    await store.close()
     states = {job: _state(outcome) for job, outcome in outcomes.items()}
     (folder / "found.json").write_text(json.dumps({"unknown": unknown, "states": states, "problems": problems}))
 

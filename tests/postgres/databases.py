@@ -1,6 +1,8 @@
 """A database of its own for each test, copied from one that was migrated once."""
 
 import itertools
+from collections.abc import Generator
+from contextlib import contextmanager
 
 import psycopg
 from psycopg.sql import SQL, Identifier
@@ -27,6 +29,16 @@ def new_database(server: PostgreSQL, *, migrated: bool = True) -> str:
         copy = SQL("CREATE DATABASE {} TEMPLATE {}")
         connection.execute(copy.format(Identifier(name), Identifier(template_name)))
     return server.url(database=name)
+
+
+@contextmanager
+def temporary_database(server: PostgreSQL) -> Generator[str]:
+    """A new database, which is dropped at the end."""
+    url = new_database(server)
+    try:
+        yield url
+    finally:
+        drop_database(server, url)
 
 
 def drop_database(server: PostgreSQL, url: str) -> None:
