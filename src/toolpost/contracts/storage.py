@@ -275,6 +275,10 @@ class Journal(Protocol):
         """The ID of this process, the owner of its intents; another one after it lost its lease."""
         ...
 
+    async def is_alive(self, owner_id: str) -> bool:
+        """Return whether the process with an ID is running; if not, it can no longer write."""
+        ...
+
     async def begin(self, entry: JournalEntry) -> None:
         """Write an intent owned by this process; it replaces an earlier one of the same call and step.
 

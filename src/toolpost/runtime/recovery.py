@@ -63,6 +63,7 @@ class Recovery:
         # Adopted by this process and not handled yet: if the store fails, the next sweep handles them.
         self._unanswered: list[PendingAction] = []
         self._orphans: list[RunSummary] = []
+        self._running: list[RunSummary] = []  # orphans with calls of running processes
         self._intents: list[JournalEntry] = []
         self._claims: list[PendingAction] = []
         self._task: asyncio.Task[None] | None = None
@@ -119,6 +120,7 @@ class Recovery:
         self._waiting.clear()
         await _handle(self._claims, self.resume_claimed)
         await _handle(self._orphans, self._end_calls)
+        self._orphans, self._running = self._running, []
         await self._resume_waiting()
         if self._also is not None:
             await self._also(self._actions)
@@ -157,33 +159,39 @@ class Recovery:
                 await self._actions.resume_outer(ended)
 
     async def _end_calls(self, run: RunSummary) -> None:
-        """End the open calls of an adopted run."""
-        for call in await self._store.events.open_calls(run.run_id, tenant=run.tenant):
-            await self._end_call(call, run)
+        """End the open calls of an adopted run; look again later if a running process is about to end one."""
+        calls = await self._store.events.open_calls(run.run_id, tenant=run.tenant)
+        ended = [await self._end_call(call, run) for call in calls]
+        if not all(ended):
+            self._running.append(run)
 
-    async def _end_call(self, call: RunSummary, run: RunSummary) -> None:
+    async def _end_call(self, call: RunSummary, run: RunSummary) -> bool:
         """Emit the end of a call that a terminated process did not emit, from the journal.
 
-        A call with an open intent is being run, or a person will be asked about it.
+        A call with an open intent is being run, or a person will be asked about it. Return False if a running process
+        has written the result, which emits the end next: several processes may run calls of one run.
         """
         entry = await self._store.journal.find(call.call_id, "")
         actions = await self._store.pending.list(tenant=call.tenant, status=None, call_id=call.call_id)
         if await self._has_continued(call, run):
-            return
+            return True
         waiting = next((action for action in actions if action.status == "open"), None)
         ended = next((action.outcome for action in actions if has_ended(action)), None)
         if entry is not None:
+            if entry.done and await self._store.journal.is_alive(entry.owner):
+                return False
             if entry.done:
                 self._reporter.emit_recorded(call, entry.result)
         elif waiting is not None:
             if call.status == "running":  # the event is missing
                 self._reporter.emit_pause(waiting, waiting)
         elif any(action.outcome is None for action in actions):  # a running process carries out the answer
-            return
+            return True
         elif ended is not None:
             self._reporter.emit_recorded(call, ended)
         else:
             self._reporter.emit_end(call, self._reporter.interrupt(call))
+        return True
 
     async def _has_continued(self, call: RunSummary, run: RunSummary) -> bool:
         """Return whether a call has events since its run was adopted: a running process began or resumed it.
@@ -275,10 +283,7 @@ class Recovery:
         if entry is not None and entry.done:
             await self._actions.settle(action, entry.result, "answered")
             return
-        waiting = await self._store.pending.list(tenant=action.asked_by.tenant, call_id=action.call_id, limit=1)
-        if waiting:  # it has another question, which may be about an unknown outcome
-            paused = outcome_to_dict(await paused_outcome(self._store.pending, waiting[0]))
-            await self._actions.settle(action, paused, "answered")
+        if await self._settle_by_later(action):
             return
         if action.tool_name.partition(".")[0] in self._absent:
             return
@@ -292,6 +297,25 @@ class Recovery:
             self._router.background.start(self._carry_out(action))  # it may take long, and the others must not wait
         else:
             await self._carry_out(action)
+
+    async def _settle_by_later(self, action: PendingAction) -> bool:
+        """Settle a claimed action whose call has asked again since, or was asked about; return whether it has.
+
+        The answer to the later question decides, also if it was given before the process that claimed this action had
+        settled it: the call may have happened.
+        """
+        asked = await self._store.pending.list(tenant=action.asked_by.tenant, status=None, call_id=action.call_id)
+        later = [one for one in asked if one.id != action.id and action.question.key in one.answers]
+        waiting = next((one for one in later if one.status == "open"), None)
+        ended = next((one.outcome for one in later if has_ended(one)), None)
+        if waiting is not None:
+            paused = outcome_to_dict(await paused_outcome(self._store.pending, waiting))
+            await self._actions.settle(action, paused, "answered")
+        elif ended is not None:
+            await self._actions.settle(action, ended, "answered")
+        elif later:  # its answer is being carried out
+            self._waiting.append(action)
+        return bool(later)
 
     async def _carry_out(self, action: PendingAction) -> None:
         try:

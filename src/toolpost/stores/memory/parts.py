@@ -227,6 +227,9 @@ class MemoryJournal:
         self.owner_id = owner_id
         self.entries: dict[tuple[str, str], JournalEntry] = {}
 
+    async def is_alive(self, owner_id: str) -> bool:
+        return owner_id == self.owner_id
+
     async def begin(self, entry: JournalEntry) -> None:
         call = copy_json(dict(entry.call), "journal")
         intent = replace(entry, call=call, owner=self.owner_id, done=False, result=None)

@@ -106,6 +106,10 @@ class PostgresJournal:
     def owner_id(self) -> str:
         return self._shared.owner_id
 
+    async def is_alive(self, owner_id: str) -> bool:
+        # A planner of its own may be the only one that looks for owners that have ended.
+        return not await self._shared.writer.submit(lambda db: self._shared.liveness.ended(db, [owner_id]))
+
     async def begin(self, entry: JournalEntry) -> None:
         tenant, user = entry.principal
         owner_id = entry.owner or self._shared.owner_id

@@ -125,7 +125,7 @@ class PostgresStore:
         self.journal: Journal = PostgresJournal(shared)
         self.idempotency: IdempotencyStore = PostgresIdempotencyStore(shared)
         self.cancels: CancelStore = PostgresCancelStore(shared)
-        common = self._common = SharedPostgres(shared)
+        common = SharedPostgres(shared)
         ids = IdMaker(shared.clock, secure=True)
         contents = places.contents(common, cipher, ids)
         self.pending: PendingStore = SQLPendingStore(common, shared.changes)
@@ -141,7 +141,7 @@ class PostgresStore:
         self.key_uses: KeyUseStore = EncryptedKeyUses(table, shared.cipher)
         self.sessions: SessionStore = EncryptedSessionStore(table, shared.cipher)
         self.state = EncryptedStateStore(
-            table, shared.cipher, owner_id=lambda: shared.owner_id, is_alive=self._is_alive
+            table, shared.cipher, owner_id=lambda: shared.owner_id, is_alive=self.journal.is_alive
         )
         self._pruner = Pruner(common, contents)
         self._forgetter = Forgetter(common, contents=contents, finish=lambda: None)
@@ -151,10 +151,6 @@ class PostgresStore:
     def owner_id(self) -> str:
         """The ID of this process, until it loses its lease."""
         return self._shared.owner_id
-
-    async def _is_alive(self, owner_id: str) -> bool:
-        # A planner of its own may be the only one that looks for owners that have ended.
-        return not await self._common.write(lambda db: db.ended([owner_id]))
 
     async def find_ids(self, kind: IdKind, prefix: str, *, tenant: str | None = None, limit: int = 50) -> list[str]:
         await self._shared.writer.flush()

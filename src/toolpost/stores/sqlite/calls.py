@@ -52,6 +52,9 @@ class SQLiteJournal:
     def owner_id(self) -> str:
         return self._shared.owner_id
 
+    async def is_alive(self, owner_id: str) -> bool:
+        return self._shared.liveness.alive(owner_id)
+
     async def begin(self, entry: JournalEntry) -> None:
         tenant, user = entry.principal
         name = ("journal", tenant, user, entry.call_id, entry.step, entry.run_id, entry.tool_name)

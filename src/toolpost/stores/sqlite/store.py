@@ -127,7 +127,7 @@ class SQLiteStore:
         self.key_uses: KeyUseStore = EncryptedKeyUses(table, shared.cipher)
         self.sessions: SessionStore = EncryptedSessionStore(table, shared.cipher)
         self.state = EncryptedStateStore(
-            table, shared.cipher, owner_id=lambda: shared.owner_id, is_alive=self._is_alive
+            table, shared.cipher, owner_id=lambda: shared.owner_id, is_alive=self.journal.is_alive
         )
         self._shared = shared
         self._close_limits = limits.close
@@ -135,9 +135,6 @@ class SQLiteStore:
         # Other processes may keep the write-ahead log for as long as they run.
         self._forgetter = Forgetter(database, contents=contents, finish=truncate)
         self._key_rotation = KeyRotation(database, cipher, contents)
-
-    async def _is_alive(self, owner_id: str) -> bool:
-        return self._shared.liveness.alive(owner_id)
 
     async def find_ids(self, kind: IdKind, prefix: str, *, tenant: str | None = None, limit: int = 50) -> list[str]:
         await self._shared.writer.flush()
