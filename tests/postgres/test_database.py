@@ -92,6 +92,23 @@ def test_a_migration_that_is_killed_half_way_leaves_the_old_version(empty_url: s
         assert read_version(db) == 2
 
 
+async def test_a_migration_waits_until_processes_of_another_version_have_stopped(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    for file in MIGRATIONS.glob("*.sql"):
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    (tmp_path / "9999_next.sql").write_text("CREATE TABLE next (id bigint);")
+    async with open_store(postgres_url, tmp_path) as old:
+        with asking(postgres_url) as db:
+            db.execute("UPDATE owners SET version = '0.0.1' WHERE id = %s", (old.owner_id,))
+            with pytest.raises(StoreError, match=r"processes of 0\.0\.1 use them; stop these processes first"):
+                migrate(db, "here", tmp_path)
+            assert db.execute("SELECT to_regclass('toolpost.next')").fetchone() == (None,)
+            db.execute("UPDATE owners SET until = 0")
+            migrate(db, "here", tmp_path)
+            assert read_version(db) == 9999
+
+
 async def test_a_newer_version_is_refused_with_advice(postgres_url: str, tmp_path: Path) -> None:
     with asking(postgres_url) as db:
         db.execute("INSERT INTO migrations VALUES (99, 0)")

@@ -1,5 +1,6 @@
 """Opening a data folder, in every state that one can be in."""
 
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 from tests.stores.conftest import open_store
 from toolpost.contracts.errors import StoreError
 from toolpost.stores.encryption import NoCipher
-from toolpost.stores.sqlite.database import migrate, open_writable
+from toolpost.stores.sqlite.database import MIGRATIONS, migrate, open_writable
 from toolpost.stores.sqlite.store import open_sqlite_store
 
 
@@ -108,3 +109,23 @@ def test_a_migration_that_fails_leaves_the_version_before_it(tmp_path: Path) -> 
         (folder / "0002_two.sql").write_text("CREATE TABLE two (x);")
         migrate(db, tmp_path / "x.db", folder)
         assert db.execute("PRAGMA user_version").fetchone()[0] == 2
+
+
+async def test_a_migration_waits_until_processes_of_another_version_have_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "migrations"
+    shutil.copytree(MIGRATIONS, folder)
+    (folder / "9999_next.sql").write_text("CREATE TABLE next (id INTEGER);")
+    monkeypatch.setattr("toolpost.stores.sqlite.liveness.version", {"toolpost": "0.0.1"}.get)
+    path = tmp_path / "toolpost.db"
+    async with open_store(tmp_path):
+        with (
+            closing(sqlite3.connect(path, isolation_level=None)) as db,
+            pytest.raises(StoreError, match=r"processes of 0\.0\.1 use them; stop these processes first"),
+        ):
+            migrate(db, path, folder)
+
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        migrate(db, path, folder)
+        assert db.execute("SELECT count(*) FROM next").fetchone() == (0,)

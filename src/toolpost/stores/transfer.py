@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from importlib.metadata import version
 from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Struct
@@ -217,6 +218,16 @@ def refuse_version(version: int, newest: int, place: str) -> None:
         raise StoreError(
             f"the data for {place!r} has version {version}, this toolpost knows versions up to {newest}; "
             "upgrade toolpost (pip install --upgrade toolpost)"
+        )
+
+
+def refuse_other_versions(versions: Collection[str | None], place: str) -> None:
+    """Raise StoreError if processes of other versions of toolpost use a database that is to be migrated."""
+    others = sorted({one for one in versions if one not in (None, "", version("toolpost"))})
+    if others:
+        raise StoreError(
+            f"the tables of {place!r} have to be changed for toolpost {version('toolpost')}, but processes of "
+            f"{', '.join(others)} use them; stop these processes first"
         )
 
 

@@ -16,6 +16,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import PipelineStatus, TransactionStatus
 
 from toolpost.contracts.errors import ConfigError, StoreError
+from toolpost.stores.transfer import refuse_other_versions
 
 T = TypeVar("T")
 Row: TypeAlias = tuple[Any, ...]
@@ -68,6 +69,7 @@ _ADVICE = {
 }
 _UNREACHABLE = "it cannot be reached; check the address in `database`, the server and the network"
 _REFUSED = "the server refused the connection"
+_RUNNING_VERSIONS = "SELECT version FROM toolpost.owners WHERE dead_at IS NULL AND until > toolpost.now()"
 _HAS_MIGRATIONS = "SELECT 1 FROM pg_tables WHERE schemaname = %s AND tablename = 'migrations'"
 
 
@@ -174,7 +176,7 @@ def migrate(db: Connection, place: str, folder: Path = MIGRATIONS, *, upto: int 
             "upgrade toolpost (pip install --upgrade toolpost) or name another database"
         )
     for file in files[version:upto]:
-        _apply(db, file)
+        _apply(db, file, place)
 
 
 def read_version(db: Connection) -> int:
@@ -186,7 +188,7 @@ def read_version(db: Connection) -> int:
     return 0 if row is None else int(row[0])
 
 
-def _apply(db: Connection, file: Path) -> None:
+def _apply(db: Connection, file: Path, place: str) -> None:
     number = int(file.name.split("_")[0])
     with db.transaction():
         db.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
@@ -194,6 +196,8 @@ def _apply(db: Connection, file: Path) -> None:
             return
         if number == 1:
             _create_schema(db)
+        else:
+            refuse_other_versions([version for (version,) in db.execute(_RUNNING_VERSIONS)], place)
         db.execute(file.read_bytes())
         db.execute("INSERT INTO toolpost.migrations VALUES (%s, toolpost.now())", (number,))
 

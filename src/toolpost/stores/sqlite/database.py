@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from toolpost.contracts.errors import StoreError
+from toolpost.stores.sqlite.liveness import list_owners
+from toolpost.stores.transfer import refuse_other_versions
 
 T = TypeVar("T")
 
@@ -93,7 +95,10 @@ def migrate(db: sqlite3.Connection, path: Path, folder: Path = MIGRATIONS, *, up
             f"database {str(path)!r} has version {version}, this toolpost knows versions up to {newest}; "
             "upgrade toolpost (pip install --upgrade toolpost) or set data_dir to another folder"
         )
-    for file in files[version:upto]:
+    missing = files[version:upto]
+    if version and missing:
+        refuse_other_versions([owner.version for owner in list_owners(path.parent / OWNERS)], str(path))
+    for file in missing:
         _apply(db, file)
 
 

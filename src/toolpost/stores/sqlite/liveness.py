@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
+from importlib.metadata import version
 from pathlib import Path
 from weakref import WeakSet
 
@@ -78,7 +79,7 @@ class Liveness:
 
     def _write_facts(self, descriptor: int) -> None:
         """Write which process this is, for `toolpost status`; a full disk must not keep a process from starting."""
-        facts = _Facts(host=platform.node(), pid=os.getpid(), started_at=self._now())
+        facts = _Facts(host=platform.node(), pid=os.getpid(), started_at=self._now(), version=version("toolpost"))
         with contextlib.suppress(OSError):
             os.lseek(descriptor, _FACTS_AT, os.SEEK_SET)
             os.write(descriptor, msgspec.json.encode(facts))
@@ -91,6 +92,7 @@ class _Facts(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     pid: int
     started_at: float
+    version: str | None = None
 
 
 _HELD: WeakSet[Liveness] = WeakSet()
