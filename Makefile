@@ -7,7 +7,7 @@
 # make test-live   search, scrape and model providers as they are today, with the keys of the environment
 # make check   linters, types and layers only
 # make bench   the figures, beside those of peers
-# make prove   a million simulated calls, crashes at every commit, planted mistakes, real kills, several processes: above an hour
+# make prove   a million simulated calls, crashes at every commit, planted mistakes, real kills, several processes: hours
 # make conformance   the official MCP suite against our client and our gateway
 # make test-litellm   our models by the real litellm, installed at first (minutes), against a scripted provider
 # make demo-llm   an agent with a small model on this machine's CPU, which is installed at first (196 MB)

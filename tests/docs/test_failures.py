@@ -16,8 +16,7 @@ PROOFS = {
         "tests/postgres/test_state_store.py::test_a_call_paused_by_a_process_that_was_killed_is_resumed_once_by_another"
     ),
     "a process is killed between an answer and its call": (
-        "tests/gateway/test_other_processes.py::"
-        "test_an_approval_after_kill_9_completes_the_retry_once_wherever_it_comes"
+        "tests/runtime/test_jobs.py::test_an_answer_whose_process_is_killed_is_carried_out_by_another_once"
     ),
     "a process is killed during a call with an idempotency key": (
         "tests/stores/test_sqlite.py::test_a_key_reserved_by_a_killed_process_says_so"
@@ -65,7 +64,7 @@ PROOFS = {
         "tests/toolbox/test_startup.py::test_a_source_that_was_down_is_tried_again_by_a_call"
     ),
     "a service fails again and again": (
-        "tests/runtime/test_breaker.py::test_after_the_cooldown_exactly_one_probe_goes_through"
+        "tests/life_of_a_call/test_shared_upstreams.py::test_one_process_probes_and_closes_the_breaker_for_all"
     ),
     "the supervisor of a program is killed": (
         "tests/processes/test_process_supervisor.py::"

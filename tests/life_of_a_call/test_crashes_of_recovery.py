@@ -17,6 +17,7 @@ pytestmark = pytest.mark.sqlite
 DONE = outcome_to_dict(Completed("call_1", "run_1", "wipe", "wiped"))
 
 
+@pytest.mark.req("SCALE-24")
 async def test_an_answer_about_an_unknown_outcome_decides_for_the_approval_before_it(tmp_path: Path) -> None:
     runs: list[str] = []
 

@@ -63,6 +63,7 @@ def without_numbers(content: Any) -> Any:
     return rows, (log.key, log.runs, log.total, log.is_intact)
 
 
+@pytest.mark.req("SCALE-26")
 async def test_a_moved_store_has_all_rows_and_its_calls_continue(sqlite: Kept, server: Kept) -> None:
     async with sqlite.open() as box:
         question = await fill(box)
@@ -81,6 +82,7 @@ async def test_a_moved_store_has_all_rows_and_its_calls_continue(sqlite: Kept, s
     await read_everything(server)
 
 
+@pytest.mark.req("SCALE-26")
 async def test_the_old_database_refuses_to_open_and_names_the_new_one(sqlite: Kept, server: Kept) -> None:
     async with sqlite.open() as box:
         await fill(box)
@@ -214,6 +216,7 @@ def test_a_migration_that_is_killed_leaves_nothing_behind(tmp_path: Path, url: s
     assert (again.returncode, f"created with version {NEWEST}" in text) == (0, True)
 
 
+@pytest.mark.req("SCALE-25")
 async def test_a_backup_of_postgresql_is_restored_with_open_calls_unknown(
     server: Kept, tmp_path: Path, postgres: PostgreSQL
 ) -> None:
@@ -299,6 +302,7 @@ async def test_a_check_names_the_version_the_processes_and_the_server(server: Ke
     assert "ok: no process uses it" in unused
 
 
+@pytest.mark.req("SCALE-27")
 def test_a_check_finds_a_pooler_that_drops_notifications(
     server: Kept, postgres: PostgreSQL, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import time
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from msgspec.structs import replace
 
 from tests.postgres.stores import asking, end_lease, open_judge, open_store, until
 from tests.warm import Program
+from toolpost.contracts.clock import Clock
 from toolpost.contracts.errors import StoreError
 from toolpost.contracts.storage import TakenOverError
 from toolpost.testing.stores.base import emit
@@ -19,6 +21,7 @@ from toolpost.testing.stores.samples import APPROVE, COMPLETED, REQUESTED, call_
 pytestmark = pytest.mark.programs
 
 
+@pytest.mark.req("SCALE-21")
 async def test_what_a_process_that_lost_its_lease_had_begun_is_adopted_by_exactly_one_of_eight(
     postgres_url: str, tmp_path: Path
 ) -> None:
@@ -35,6 +38,7 @@ async def test_what_a_process_that_lost_its_lease_had_begun_is_adopted_by_exactl
         assert sorted(map(len, adopted)) == [0] * 7 + [20]
 
 
+@pytest.mark.req("SCALE-20")
 async def test_a_process_that_lost_its_lease_writes_nothing_for_its_old_calls_and_accepts_new_ones(
     postgres_url: str, tmp_path: Path
 ) -> None:
@@ -77,6 +81,7 @@ async def test_events_of_a_process_that_lost_its_lease_are_not_lost(postgres_url
         assert await judge.events.verify() == []
 
 
+@pytest.mark.req("SCALE-20")
 async def test_a_call_that_began_before_the_lease_was_lost_is_not_started(postgres_url: str, tmp_path: Path) -> None:
     async with open_store(postgres_url, tmp_path) as lost, open_judge(postgres_url, tmp_path) as judge:
         await lost.pending.add(question())
@@ -142,6 +147,15 @@ async def test_a_lease_that_ended_is_renewed_if_nobody_has_given_it_up(postgres_
         await store.journal.finish("call_1", "", "done")
         async with open_judge(postgres_url, tmp_path) as judge:
             assert await judge.journal.adopt_orphans() == []
+
+
+async def test_clocks_that_differ_by_minutes_end_no_lease(postgres_url: str, tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        for minutes in (-10, 0, 10):
+            clock = Clock(wall=lambda minutes=minutes: time.time() + 60 * minutes)  # type: ignore[misc]
+            store = await stack.enter_async_context(open_store(postgres_url, tmp_path, clock=clock, probation_s=0.0))
+            await store.journal.begin(intent(f"call_{minutes}"))
+            assert await store.journal.adopt_orphans() == []
 
 
 async def test_the_runs_of_all_owners_are_counted_and_a_lost_owner_is_reported(

@@ -24,6 +24,7 @@ def through(server: PostgreSQL, url: str, port: int) -> str:
     return f"postgresql://postgres:{PASSWORD}@127.0.0.1:{port}/{name}"
 
 
+@pytest.mark.req("SCALE-28")
 @pytest.mark.parametrize("moment", ["before", "after"])
 async def test_a_commit_whose_answer_is_lost_is_looked_up(
     postgres: PostgreSQL, postgres_url: str, tmp_path: Path, moment: Moment

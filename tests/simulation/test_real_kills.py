@@ -12,10 +12,12 @@ pytestmark = pytest.mark.programs
 KILLS = 8
 
 
+@pytest.mark.req("SCALE-22")
 def test_killed_processes_lose_and_double_nothing_on_sqlite() -> None:
     check(list(run_trials(KILLS)))
 
 
+@pytest.mark.req("SCALE-22")
 def test_killed_processes_lose_and_double_nothing_on_postgresql(postgres: PostgreSQL) -> None:
     check(list(run_trials(KILLS, new_database=partial(temporary_database, postgres))))
 

@@ -62,6 +62,7 @@ def test_crashes_are_enumerated_before_and_after_every_commit() -> None:
     assert {report.crashes for report in crashed} == {1}
 
 
+@pytest.mark.req("SCALE-23")
 @pytest.mark.programs
 def test_all_promises_hold_on_postgresql_while_leases_end(postgres: PostgreSQL) -> None:
     lines: list[str] = []
@@ -84,6 +85,7 @@ def test_a_process_crashes_at_a_chosen_commit_on_postgresql(when: str, postgres:
     assert (report.broken, report.crashes) == ([], 1)
 
 
+@pytest.mark.req("SCALE-23")
 @pytest.mark.programs
 def test_a_seed_gives_the_same_trace_in_another_process() -> None:
     def trace(hash_seed: str) -> str:
