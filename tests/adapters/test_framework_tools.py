@@ -8,6 +8,7 @@ import pytest
 from tests.adapters.frameworks.shelf import Shelf, toolbox
 from toolpost import Completed, Failed, Paused, Toolbox, tool
 from toolpost.adapters.framework_tools import FrameworkTool, FrameworkTools, block_in_loop
+from toolpost.errors import ToolNotFoundError
 
 ANN, BOSS = "acme:ann", "acme:boss"
 
@@ -84,6 +85,17 @@ async def test_a_tool_that_disappeared_after_the_listing_is_a_failure_that_names
     assert isinstance(gone, Failed)
     assert 'Tool "add" not found' in gone.error.message
     assert await add.would_ask({"a": 1, "b": 2}) is None
+
+
+async def test_a_selected_tool_that_disappeared_is_not_listed_and_an_unknown_one_is_an_error(box: Toolbox) -> None:
+    listing = FrameworkTools(box, only=["add", "wipe"])
+    with pytest.raises(ToolNotFoundError, match="late"):
+        await FrameworkTools(box, only=["add", "late"]).read()
+    assert [tool.name for tool in await listing.read()] == ["add", "wipe"]
+
+    box.registry.unregister("wipe")
+
+    assert [tool.name for tool in await listing.read()] == ["add"]
 
 
 async def test_would_ask_is_the_question_of_the_call_under_the_names_of_the_model(box: Toolbox, shelf: Shelf) -> None:

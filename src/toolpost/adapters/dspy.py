@@ -61,13 +61,17 @@ class DSPyTool(Tool):  # type: ignore[misc, unused-ignore]
     def of(cls, tool: FrameworkTool, calls: BlockingCalls) -> DSPyTool:
         """Return the tool of DSPy that makes the calls of a tool."""
         properties = dict(tool.parameters.get("properties") or {})
-        made = cls(_declared, name=tool.name, desc=tool.description, args=properties, arg_types={})
+
+        def call(**arguments: Any) -> str:
+            return text_or_error(calls.block(tool, arguments))
+
+        made = cls(call, name=tool.name, desc=tool.description, args=properties, arg_types={})
         made._tool, made._calls = tool, calls
         return made
 
     @with_callbacks  # type: ignore[untyped-decorator, unused-ignore]
     def __call__(self, **arguments: Any) -> str:
-        return text_or_error(self._calls.block(self._tool, arguments))
+        return str(self.func(**arguments))
 
     @with_callbacks  # type: ignore[untyped-decorator, unused-ignore]
     async def acall(self, **arguments: Any) -> str:
@@ -84,7 +88,3 @@ class DSPyTool(Tool):  # type: ignore[misc, unused-ignore]
     def format_as_litellm_function_call(self) -> dict[str, Any]:
         function = {"name": self.name, "description": self.desc, "parameters": self._tool.parameters}
         return {"type": "function", "function": function}
-
-
-def _declared(**_: Any) -> None:
-    """Declare a function: the tool makes the calls itself."""

@@ -10,8 +10,9 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
+from toolpost.contracts.errors import ToolNotFoundError
 from toolpost.contracts.outcomes import Outcome, Paused, outcome_to_dict, questions_to_dict
-from toolpost.contracts.spec import JsonSchema, ToolDefinition
+from toolpost.contracts.spec import JsonSchema, ToolDefinition, ToolSpec
 from toolpost.runtime.arguments import read_arguments
 from toolpost.schema.json_values import is_object
 from toolpost.schema.provider_dialects import Provider
@@ -20,6 +21,7 @@ from toolpost.toolbox.box import Toolbox
 
 if TYPE_CHECKING:
     from toolpost.adapters.table_tools import TableTool
+    from toolpost.catalog.registry import ToolRegistry
     from toolpost.contracts.events import RunEvent
     from toolpost.contracts.questions import Question
 
@@ -129,9 +131,9 @@ class FrameworkTool:
 class FrameworkTools:
     """The tools of a Toolbox, or of a table, for a framework; every reading has those of the catalog at that time.
 
-    `only` selects tools by name, collection or pattern. Calls are for `user`, by default the local user, or the user of
-    the table. Schemas are compiled for the `provider` of the model. A tool that cannot be shown to it is skipped with a
-    warning.
+    `only` selects tools by name, collection or pattern, each of which must match a tool at the first reading. Calls are
+    for `user`, by default the local user, or the user of the table. Schemas are compiled for the `provider` of the
+    model. A tool that cannot be shown to it is skipped with a warning.
     """
 
     def __init__(
@@ -147,6 +149,7 @@ class FrameworkTools:
         self._only = None if only is None else list(only)
         self._compiler = ToolCompiler(provider)
         self._warned: set[LeftOut] = set()
+        self._was_read = False
 
     async def read(self) -> list[FrameworkTool]:
         """Wait for the sources of the Toolbox, and return the tools."""
@@ -159,7 +162,7 @@ class FrameworkTools:
     def catalog(self, box: Toolbox) -> list[FrameworkTool]:
         """Return the tools that the catalog of a Toolbox has now."""
         registry = box.registry
-        specs = registry.specs() if self._only is None else registry.resolve(self._only)
+        specs = registry.specs() if self._only is None else self._selected(registry, self._only)
         definitions = registry.to_llm_tools([spec.name for spec in specs])
         names = {shown.name: spec.name for spec, shown in zip(specs, definitions, strict=True)}
         compiled = self._compile(definitions)
@@ -174,6 +177,17 @@ class FrameworkTools:
             )
             for shown in compiled.definitions
         ]
+
+    def _selected(self, registry: ToolRegistry, words: Sequence[str]) -> Sequence[ToolSpec]:
+        """Return the selected tools; those that have disappeared since the first reading are left out."""
+        try:
+            specs = registry.resolve(words)
+        except ToolNotFoundError:
+            if not self._was_read:
+                raise
+            specs = registry.resolve(word for word in words if _is_there(registry, word))
+        self._was_read = True
+        return specs
 
     def rows(self, rows: Iterable[TableTool]) -> list[FrameworkTool]:
         """Return the tools of a table."""
@@ -208,6 +222,13 @@ class FrameworkTools:
                     stacklevel=4,
                 )
         return compiled
+
+
+def _is_there(registry: ToolRegistry, word: str) -> bool:
+    try:
+        return bool(registry.resolve([word]))
+    except ToolNotFoundError:
+        return False
 
 
 async def run_in_loop(box: Toolbox, work: Coroutine[Any, Any, T]) -> T:

@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, cast
 
 from toolpost.adapters.framework_tools import (
-    ANY_PROVIDER,
     FrameworkTool,
     FrameworkTools,
     block_in_loop,
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from toolpost.adapters.table_tools import TableTool
     from toolpost.toolbox.box import Toolbox
 
+_SHORT: Provider = "openai"  # the framework rejects descriptions of more than 1024 characters
 _THREAD = "toolpost_thread"
 _CONTEXT = "toolpost_context"
 
@@ -43,7 +43,7 @@ async def tools(
     *,
     user: str | Callable[[Context], Awaitable[str]] | None = None,
     only: Iterable[str] | None = None,
-    provider: Provider = ANY_PROVIDER,
+    provider: Provider = _SHORT,
 ) -> list[LlamaIndexTool]:
     """Return the tools of a Toolbox, or of a table, for `FunctionAgent(tools=...)` or another agent.
 
@@ -87,8 +87,9 @@ class LlamaIndexTool(FunctionTool):  # type: ignore[misc, unused-ignore]
         self._tool = tool
         self._user = user
 
-    async def acall(self, /, *_: Any, **arguments: Any) -> ToolOutput:
+    async def acall(self, /, *args: Any, **arguments: Any) -> ToolOutput:
         ctx: Context | None = arguments.pop(_CONTEXT, None)
+        arguments = {**dict(zip(self._tool.parameters.get("properties") or {}, args, strict=False)), **arguments}
         user = await self._user(ctx) if self._user is not None and ctx is not None else None
         if ctx is None:
             return self._output(arguments, await self._tool.call(arguments, call_id=None, context=user))
@@ -122,7 +123,7 @@ class _Metadata(ToolMetadata):  # type: ignore[misc, unused-ignore]
         self._tool = tool
 
     def get_parameters_dict(self) -> dict[str, Any]:
-        return dict(self._tool.parameters)
+        return {"properties": {}, **self._tool.parameters}
 
 
 class _Step:
@@ -162,7 +163,8 @@ class _Step:
 
 
 async def _declared() -> None:
-    """Declare a function: the tool makes the calls itself."""
+    """Declare a function: the tool makes the calls itself, with a context."""
+    raise NotImplementedError
 
 
 def _given(user: Any) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 os.environ |= {"CREWAI_DISABLE_TELEMETRY": "true", "OTEL_SDK_DISABLED": "true", "CREWAI_TRACING_ENABLED": "false"}
 
-from crewai import Agent, BaseLLM
+from crewai import Agent, BaseLLM, Crew, Task
 from crewai.utilities.agent_utils import convert_tools_to_openai_schema
 from pydantic import Field
 
@@ -110,3 +110,30 @@ class TestCrewAI(ThreadAdapterTests):
         assert (shown["required"], shown["additionalProperties"]) == (["size"], False)
         assert shown["properties"]["size"] == {"anyOf": [{"type": "integer"}, {"type": "null"}]}
         assert await listed.arun(size=None) == "{}"
+
+    async def test_models_without_function_calling_call_tools_by_text(self, box: Toolbox, shelf: Shelf) -> None:
+        texts = ["Thought: go\nAction: {}\nAction Input: {}", "Thought: I know\nFinal Answer: done"]
+        failures: list[list[str]] = []
+        for name, arguments in (("add", '{"a": 2, "b": 3}'), ("fail", "{}")):
+            llm = Writing(model="scripted", texts=[texts[0].format(name, arguments), texts[1]])
+            agent = Agent(role="tester", goal="test", backstory="none", llm=llm, tools=await tools(box))
+            task = Task(description="go", expected_output="a word", agent=agent)
+            done = await Crew(agents=[agent], tasks=[task]).kickoff_async()
+            failures.append([record.message for record in done.tasks_output[0].tool_failures])
+
+        assert shelf.added == [(2, 3)]
+        assert failures[0] == []
+        assert "no luck today" in failures[1][0]
+        assert len(failures[1]) == 1
+
+
+class Writing(BaseLLM):  # type: ignore[misc, unused-ignore]
+    """A model that writes its calls as text."""
+
+    texts: list[str]
+
+    def call(self, *_: Any, **__: Any) -> Any:
+        return self.texts.pop(0)
+
+    def supports_function_calling(self) -> bool:
+        return False

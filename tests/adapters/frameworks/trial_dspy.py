@@ -71,6 +71,12 @@ class TestDSPy(WaitingAdapterTests):
         assert await calling == "sda is empty"
         assert shelf.wiped == [("sda", ANN)]
 
+    async def test_tool_calls_of_a_prediction_are_executed(self, box: Toolbox) -> None:
+        listed = await tools(box)
+        made = dspy.ToolCalls.ToolCall(name="add", args={"a": 2, "b": 3})
+
+        assert await asyncio.to_thread(made.execute, listed) == "5"
+
     async def test_a_program_in_the_event_loop_of_the_toolbox_is_refused(self, box: Toolbox) -> None:
         (add,) = await tools(box, only=["add"])
 

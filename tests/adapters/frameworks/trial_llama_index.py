@@ -1,5 +1,6 @@
 """The adapter for LlamaIndex, in an environment of its own: `make test-frameworks` runs this."""
 
+import asyncio
 import copy
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
@@ -16,7 +17,7 @@ from workflows.events import StopEvent, WorkflowIdleEvent
 from tests.adapters.frameworks.driver import Call, Driver, Result, Run
 from tests.adapters.frameworks.shelf import Shelf
 from tests.adapters.frameworks.suite import AdapterTests
-from toolpost import Toolbox
+from toolpost import Toolbox, tool
 from toolpost.adapters.llama_index import CallsAnswered, CallWaiting, WorkflowProgress, tools
 
 PENDING = Result("", failed=False)
@@ -32,8 +33,8 @@ class Scripted(FunctionCallingLLM):  # type: ignore[misc, unused-ignore]
         return LLMMetadata(is_function_calling_model=True)
 
     def _prepare_chat_with_tools(self, tools: Any, user_msg: Any = None, chat_history: Any = None, **_: Any) -> Any:
-        for tool in tools:
-            tool.metadata.to_openai_tool()
+        for listed in tools:
+            listed.metadata.to_openai_tool()
         return {"messages": chat_history}
 
     async def achat(self, messages: Sequence[ChatMessage], **_: Any) -> ChatResponse:
@@ -112,6 +113,33 @@ class TestLlamaIndex(AdapterTests):
         received = [event.facts async for event in handler.stream_events() if isinstance(event, WorkflowProgress)]
 
         assert [(one["tool"], one["text"], one["fraction"]) for one in received] == [("page", "half of it", 0.5)]
+
+    async def test_a_tool_outside_of_a_workflow_takes_positions_and_says_that_it_waits(
+        self, box: Toolbox, shelf: Shelf
+    ) -> None:
+        listed = {one.metadata.get_name(): one for one in await tools(box, user="acme:ann")}
+
+        added = await listed["add"].acall(2, b=3)
+        called = await asyncio.to_thread(listed["add"].call, 4, 5)
+        waiting = await listed["wipe"].acall(disk="sda")
+
+        assert [(one.content, one.is_error) for one in (added, called)] == [("5", False), ("9", False)]
+        assert waiting.is_error
+        assert "waits for a person" in waiting.content
+        assert shelf.wiped == []
+
+    async def test_long_descriptions_are_shortened_and_do_not_end_the_request(self, box: Toolbox) -> None:
+        async def long() -> str:
+            return ""
+
+        long.__doc__ = "word " * 1000
+        box.registry.register(tool(side_effects="pure")(long))
+        (shown,) = await tools(box, only=["long"])
+
+        described = shown.metadata.to_openai_tool()["function"]
+
+        assert len(described["description"]) == 1024
+        assert described["parameters"]["properties"] == {}
 
     async def test_the_user_is_read_from_the_state_of_the_workflow(self, box: Toolbox, shelf: Shelf) -> None:
         async def user(ctx: Context) -> str:
