@@ -7,7 +7,7 @@ import pytest
 from bench.envs import environment
 from tests.adapters.frameworks.test_own_environments import HERE, run_trial
 from tests.docs.blocks import ROOT, blocks, page_name
-from tests.docs.reader import Reader
+from tests.docs.reader import Reader, search_path
 
 pytestmark = pytest.mark.programs
 FRAMEWORKS = [
@@ -38,6 +38,7 @@ def test_the_page_of_a_framework_shows_what_its_program_prints(framework: str, t
 
 def test_the_page_of_a_migration_shows_what_its_programs_print(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", search_path())
     environment("langchain_mcp_adapters", root=HERE)
     follow(ROOT / "docs" / "migrate" / "langchain-mcp-adapters.md", tmp_path)
 
