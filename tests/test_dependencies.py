@@ -112,6 +112,7 @@ OF_THE_CALLER = {  # imported where the framework runs the tools, so it is there
     ("adapters/llama_index", "llama-index"),
     ("adapters/llama_index", "workflows"),
     ("adapters/openai_agents", "agents"),
+    ("adapters/penguiflow", "penguiflow"),
     ("adapters/pydantic_ai", "pydantic-ai-slim"),
     ("adapters/semantic_kernel", "semantic-kernel"),
     ("adapters/smolagents", "smolagents"),

@@ -28,6 +28,7 @@ ELSEWHERE = {  # adapters of frameworks that are installed in environments of th
     "haystack",
     "llama_index",
     "openai_agents",
+    "penguiflow",
     "semantic_kernel",
     "smolagents",
     "strands",

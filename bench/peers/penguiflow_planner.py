@@ -8,9 +8,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from penguiflow.catalog import NodeSpec  # type: ignore[import-not-found]
-from penguiflow.node import Node  # type: ignore[import-not-found]
-from penguiflow.planner import ReactPlanner  # type: ignore[import-not-found]
+from penguiflow.catalog import NodeSpec
+from penguiflow.node import Node
+from penguiflow.planner import ReactPlanner
 from pydantic import BaseModel, ConfigDict
 
 from bench.core.harness import Contender

@@ -38,6 +38,7 @@ IN_OTHER_ENVIRONMENTS: dict[str, Callable[[], Path | None]] = {
     "langchain_mcp_adapters": partial(python_of_framework, "langchain_mcp_adapters"),
     "haystack": partial(python_of_framework, "haystack"),
     "llama_index": partial(python_of_framework, "llama_index"),
+    "penguiflow": partial(python_of_framework, "penguiflow"),
     "semantic_kernel": partial(python_of_framework, "semantic_kernel"),
     "smolagents": partial(python_of_framework, "smolagents"),
     "strands": partial(python_of_framework, "strands"),

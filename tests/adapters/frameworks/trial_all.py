@@ -19,6 +19,7 @@ FRAMEWORKS = [
     "google_adk",
     "haystack",
     "llama_index",
+    "penguiflow",
     "semantic_kernel",
     "smolagents",
     "strands",

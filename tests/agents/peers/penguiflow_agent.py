@@ -2,7 +2,7 @@
 
 import asyncio
 
-from penguiflow.planner import ReactPlanner  # type: ignore[import-not-found]
+from penguiflow.planner import ReactPlanner
 
 from bench.peers.penguiflow_planner import Scripted, specs_of
 from bench.planner.names import QUESTION
