@@ -213,7 +213,7 @@ test-postgres: .venv/.installed
 
 # Real servers that tests kill, cut off and misuse.
 test-scale: .venv/.installed .parts/objects/.installed
-	$(BIN)/python -m pytest tests/objects/trial_failures.py tests/objects/trial_copies.py tests/objects/trial_contract.py --numprocesses=$(WORKERS) --dist=loadfile
+	$(BIN)/python -m pytest tests/objects/trial_failures.py tests/objects/trial_copies.py tests/objects/trial_contract.py tests/objects/trial_deployment.py --numprocesses=$(WORKERS) --dist=loadfile
 
 docs: setup
 	$(BIN)/python -m pytest tests/docs

@@ -47,6 +47,12 @@ PROOFS = {
         "tests/postgres/test_copies.py::test_a_check_finds_a_pooler_that_drops_notifications"
     ),
     "the disk is full": "tests/gateway/test_full_disk.py::test_a_full_disk_is_told_and_over_once_there_is_room",
+    "object storage cannot be reached, or refuses the credentials": (
+        "tests/objects/trial_failures.py::test_a_bucket_that_disappears_is_told_and_other_calls_go_on"
+    ),
+    "a process is killed while it uploads an artifact": (
+        "tests/objects/trial_failures.py::test_a_killed_process_loses_nothing_and_leaves_nothing"
+    ),
     "a writer is killed during a transaction": (
         "tests/stores/test_sqlite.py::test_a_killed_writer_leaves_whole_chains_and_loses_nothing_it_was_promised"
     ),

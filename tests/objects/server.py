@@ -1,11 +1,12 @@
 """A SeaweedFS of the tests' own: object storage with the API of S3, in a folder that is thrown away."""
 
 import json
+import os
 import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -46,14 +47,14 @@ class ObjectStorage(NamedTuple):
     def place(self, prefix: str) -> str:
         return f"s3://{BUCKET}/{prefix}"
 
-    def names(self, prefix: str) -> list[str]:
+    def names(self, prefix: str, bucket: str = BUCKET) -> list[str]:
         """The objects below a prefix, asked of the server itself."""
-        pages = obstore.list(self.store(), prefix)  # pyright: ignore[reportUnknownMemberType] - of Arrow
+        pages = obstore.list(self.store(bucket), prefix)  # pyright: ignore[reportUnknownMemberType] - of Arrow
         return sorted(found["path"] for page in pages for found in page)
 
-    def store(self) -> S3Store:
+    def store(self, bucket: str = BUCKET) -> S3Store:
         return S3Store(
-            BUCKET,
+            bucket,
             endpoint=f"http://127.0.0.1:{self.port}",
             access_key_id=KEY,
             secret_access_key=SECRET,
@@ -79,13 +80,21 @@ def program() -> Path:
 
 
 @contextmanager
-def running() -> Generator[ObjectStorage]:
-    """A server with one bucket. It does not end within 20 s of SIGTERM, and there is nothing to keep: it is killed."""
+def running(arguments: Sequence[str] | None = None) -> Generator[ObjectStorage]:
+    """A server with one bucket. It does not end within 20 s of SIGTERM, and there is nothing to keep: it is killed.
+
+    With the arguments of a deployment, it takes its credentials from the environment, and makes buckets by itself.
+    """
     with tempfile.TemporaryDirectory(prefix="toolpost-objects-") as name, ExitStack() as stack:
         folder = Path(name)
         ports = {part: stack.enter_context(_two_ports()) for part in _OF_THE_SERVER}
         log = stack.enter_context((folder / "log").open("w"))
-        process = subprocess.Popen(_command(folder, ports), stdout=log, stderr=subprocess.STDOUT)
+        given = _own(folder) if arguments is None else [one.replace("=/data", f"={folder}") for one in arguments]
+        command = [str(program()), "-logtostderr=true", *given, *_places(ports)]
+        variables = {**os.environ, "AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET}
+        process = subprocess.Popen(
+            command, stdout=log, stderr=subprocess.STDOUT, env=None if arguments is None else variables
+        )
         try:
             master, filer = (f"127.0.0.1:{port}.{grpc}" for port, grpc in (ports["master"], ports["filer"]))
             server = ObjectStorage(ports["s3"][0], master, filer)
@@ -99,7 +108,8 @@ def running() -> Generator[ObjectStorage]:
                     left.unlink()
 
 
-def _command(folder: Path, ports: dict[str, tuple[int, int]]) -> list[str]:
+def _own(folder: Path) -> list[str]:
+    """A server whose key may do everything but make buckets."""
     identity = {
         "name": "toolpost",
         "credentials": [{"accessKey": KEY, "secretKey": SECRET}],
@@ -107,17 +117,14 @@ def _command(folder: Path, ports: dict[str, tuple[int, int]]) -> list[str]:
     }
     config = folder / "s3.json"
     config.write_text(json.dumps({"identities": [identity]}), encoding="utf-8")
+    small = ["-volume.max=0", "-master.volumeSizeLimitMB=64", "-master.telemetry=false"]
+    return ["server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={folder}", "-s3", f"-s3.config={config}", *small]
+
+
+def _places(ports: dict[str, tuple[int, int]]) -> list[str]:
     options = [f"-{part}.port={port}" for part, (port, _) in ports.items()]
     options += [f"-{part}.port.grpc={grpc}" for part, (_, grpc) in ports.items()]
-    small = [
-        "-volume.max=0",
-        "-master.volumeSizeLimitMB=64",
-        "-master.telemetry=false",
-        "-s3.port.iceberg=0",
-        "-s3.port.lance=0",
-    ]
-    place = ["-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={folder}", "-s3", f"-s3.config={config}"]
-    return [str(program()), "-logtostderr=true", "server", *place, *options, *small]
+    return [*options, "-s3.port.iceberg=0", "-s3.port.lance=0"]  # other services, on ports of their own
 
 
 def _wait_until_ready(server: ObjectStorage, process: "subprocess.Popen[bytes]", log: Path) -> None:

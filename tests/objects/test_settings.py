@@ -10,6 +10,7 @@ import pytest
 from toolpost import ConfigError, ExternalToolConfig, Settings, Toolbox
 from toolpost.configuration.deployment_secrets import deployment_secrets
 from toolpost.configuration.loading import load_settings
+from toolpost.processes.launch import child_environment
 from toolpost.stores.object_storage import BucketPlace
 
 SECRET = "canary/secret+of+the+bucket"
@@ -81,6 +82,19 @@ async def test_a_server_gets_no_credential_of_the_storage(tmp_path: Path, monkey
 
     assert "a credential of `artifacts`, which no source receives" in str(refused.error)
     assert SECRET not in str(refused.error)
+
+
+@pytest.mark.req("OPS-11")
+def test_a_program_that_is_started_inherits_no_credential(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (
+        "AWS_ACCESS_KEY_ID",
+        "AWS_SECRET_ACCESS_KEY",
+        "AZURE_STORAGE_ACCOUNT_KEY",
+        "GOOGLE_SERVICE_ACCOUNT_KEY",
+    ):
+        monkeypatch.setenv(name, SECRET)
+
+    assert SECRET not in child_environment({}).values()
 
 
 @pytest.mark.programs
