@@ -55,7 +55,7 @@ async def tools(
 
 
 class CallsAnswered(Event):  # type: ignore[misc, unused-ignore]
-    """Resumes a workflow whose calls wait, when it is sent: calls that still wait go on waiting.
+    """Resumes a workflow whose calls wait, when it is sent: calls that still wait continue to wait.
 
     The event decides nothing: a person answers the pending action in the Toolbox.
     """

@@ -56,7 +56,7 @@ async def waiting(result: RunResultBase) -> list[dict[str, Any]]:
 
 
 async def resumable(result: RunResultBase) -> RunState[Any]:
-    """Return the state to resume an interrupted run with, in which the calls that do not wait any more go on.
+    """Return the state to resume an interrupted run with, in which the calls that do not wait any more continue.
 
     Calls that still wait interrupt the run again, and so do interruptions of other tools. What the state approves
     decides nothing: a person answers the pending action in the Toolbox, and a denied call fails.

@@ -79,7 +79,7 @@ class SmolagentsTool(Tool):  # type: ignore[misc, unused-ignore]
         )
 
     def _is_set(self, name: str, value: Any) -> bool:
-        """Return whether an argument is one; the framework lets models write null for those that are left out."""
+        """Return whether an argument is set; the framework lets models write null for those that are left out."""
         return value is not None or not self.inputs.get(name, {}).get("optional")
 
     def _call(self, arguments: Mapping[str, Any] | str) -> str:
@@ -87,7 +87,7 @@ class SmolagentsTool(Tool):  # type: ignore[misc, unused-ignore]
 
 
 def _input(name: str, schema: Any, *, required: bool) -> dict[str, Any]:
-    """Return a property as the framework describes it: with types, a description, and whether null may stand for it."""
+    """Return a property as the framework describes it: with types, a description, and whether it may be null."""
     described = _without_alternatives(dict(schema) if isinstance(schema, dict) else {})
     given = described.get("type", list(_TYPES))
     types = [given] if isinstance(given, str) else list(given)

@@ -18,14 +18,14 @@ _WAITING = frozenset({"open", "claimed"})
 
 
 class CallFailedError(RuntimeError):
-    """A call that failed, or that no person has answered in time; the message is for the model."""
+    """A call that failed, or that was not answered in time; the message is for the model."""
 
 
 class BlockingCalls:
     """Calls that end with their outcome, or with their pause if no person has answered within `wait_s`.
 
     The pending action of such a call stays open. The next call with the same user, tool and arguments is the same call:
-    it goes on waiting, or has the outcome that the answer led to. Call ids are unique within the `thread`.
+    it continues to wait, or has the outcome that the answer led to. Call ids are unique within the `thread`.
     """
 
     def __init__(self, wait_s: float, thread: str | None = None) -> None:

@@ -53,7 +53,7 @@ class PlannerAction(NamedTuple):
 class NodeSpec:
     """A tool: its description for a planner, its node, and the models of its arguments and results.
 
-    Fulfils Toolpost's Protocol `Tool`.
+    Fulfills Toolpost's Protocol `Tool`.
     """
 
     node: Node
@@ -112,7 +112,7 @@ class NodeSpec:
         return ToolResult.completed(result.model_dump(mode="json", by_alias=True), None, started_at=started)
 
     def _refusal(self, args: BaseModel, params: Mapping[str, Any]) -> str:
-        """Return why the tool's own `arg_validator` refuses the arguments; empty where it does not."""
+        """Return why the tool's own `arg_validator` refuses the arguments; empty if it does not."""
         validator: Any = self.extra.get("arg_validator")
         if validator is None:
             return ""

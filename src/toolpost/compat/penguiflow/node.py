@@ -15,7 +15,7 @@ __all__ = ["Node", "NodePolicy"]
 
 @dataclass(frozen=True, slots=True)
 class NodePolicy:
-    """What `Node.invoke` validates, and the deadline of one call in seconds."""
+    """Validation of messages and results by `Node.invoke`, and the deadline of one call in seconds."""
 
     validate: Literal["both", "in", "out", "none"] = "both"
     timeout_s: float | None = None

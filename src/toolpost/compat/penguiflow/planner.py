@@ -1,4 +1,4 @@
-"""ReactPlanner, which also takes nodes and the registry of their models, and what it returns."""
+"""ReactPlanner, which also takes nodes and the registry of their models, and its result types."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any

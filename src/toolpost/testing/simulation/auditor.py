@@ -1,4 +1,4 @@
-"""The promises of Toolpost, as checks of what a simulated world has left behind."""
+"""Checks of the promises of Toolpost against the records of a simulated world."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _UNSAFE = frozenset({"pay", "narrow", "wipe", "ask", "pack"})
 
 
 class Evidence(NamedTuple):
-    """What is left of a world: its jobs and their effects, all events, questions, and the statements of the store.
+    """The records of a world: its jobs and their effects, all events, questions, and the statements of the store.
 
     `unknown` counts the jobs whose outcome was asked about, `crowds` are the processes that ran too many calls at once,
     and `revision_of` returns the revision of the tool that a question was about.

@@ -62,7 +62,7 @@ NO_FAULTS = FaultRates()
 
 
 class Faults:
-    """Decides about the fault of each commit and of each run of a tool.
+    """Chooses the fault of each commit and of each run of a tool.
 
     Mutable: it counts commits, full disks, crashes and stalls.
     """

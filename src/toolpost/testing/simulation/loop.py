@@ -247,7 +247,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return self.is_dead
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Ignore what a killed process leaves; the errors of living ones are results of their tasks."""
+        """Ignore errors of a killed process; those of living processes are results of their tasks."""
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         """Do nothing: a cancelled timer is skipped when it is due."""

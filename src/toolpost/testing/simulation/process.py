@@ -27,7 +27,7 @@ class DisconnectedError(Exception):
 
 
 class ProcessParts(NamedTuple):
-    """What all processes of a world share; `tell` writes a line of the trace."""
+    """State that all processes of a world share; `tell` writes a line of the trace."""
 
     scheduler: Scheduler
     faults: Faults

@@ -185,7 +185,7 @@ class World:
                 self.network.processes.clear()
 
     async def _keep_running(self) -> None:
-        """Start a process again whenever it has ended."""
+        """Restart a process each time it ends."""
         while not self.is_over:
             process = self._new_process()
             self.network.processes.append(process)
@@ -211,7 +211,7 @@ class World:
         return SimulatedProcess(parts, name)
 
     async def _kill(self) -> None:
-        """Kill a process now and then, wherever it is."""
+        """Kill processes at random times, at any step."""
         while self.faults.rates.kills_s:
             await asyncio.sleep(self.random.expovariate(1 / self.faults.rates.kills_s))
             living = [process for process in self.network.processes if process.is_alive]
@@ -219,7 +219,7 @@ class World:
                 self.random.choice(living).crash()
 
     async def _stall(self) -> None:
-        """Stop a process now and then, for longer or shorter than its lease."""
+        """Stop a process at random times, for longer or shorter than its lease."""
         while self.faults.rates.stalls_s:
             await asyncio.sleep(self.random.expovariate(1 / self.faults.rates.stalls_s))
             living = [process for process in self.network.processes if process.is_alive]
@@ -227,7 +227,7 @@ class World:
                 self.random.choice(living).stall(self.random.random() * _LONGEST_STALL_S)
 
     async def _jump(self) -> None:
-        """Set the wall clock forward or back now and then, but not far from the true time."""
+        """Set the wall clock forward or back at random times, near the true time."""
         while self.faults.rates.jumps_s:
             await asyncio.sleep(self.random.expovariate(1 / self.faults.rates.jumps_s))
             if self.faults.rates.jumps_s:
@@ -236,7 +236,7 @@ class World:
                 self.scheduler.wall_offset = WALL_OFFSET + seconds
 
     async def _wait_for_end(self, clients: list[asyncio.Task[None]]) -> None:
-        """Wait until all clients have their outcomes and no question is open, but not without end."""
+        """Wait until all clients have their outcomes and no question is open, up to a limit."""
         until = self.scheduler.now + _LONGEST_WAIT_S + self.recovered_after_s
         await asyncio.wait(clients, timeout=_LONGEST_WAIT_S + (_LONGEST_STALL_S if self.faults.stalls else 0.0))
         await asyncio.sleep(self.recovered_after_s)  # calls of a crashed process may become questions
@@ -252,7 +252,7 @@ class World:
             await asyncio.sleep(1.0)
 
     async def _collect(self, approver: Approver, follower: Follower) -> Evidence:
-        """Open the store in one more process, which recovers what is left, and read everything."""
+        """Open the store in one more process, which recovers unfinished calls, and read all records."""
         process = self._new_process()
         await process.start()
         self.network.processes.append(process)
@@ -288,7 +288,7 @@ class World:
 
 @contextmanager
 def _contained() -> Generator[None]:
-    """Switch logs off, and remove what crashed processes leave: coroutines that cannot be closed, and log filters."""
+    """Disable logs, and remove leftovers of crashed processes: coroutines that cannot be closed, and log filters."""
     filters = {name: list(logging.getLogger(name).filters) for name in LOGGERS}
     disabled, hook = logging.root.manager.disable, sys.unraisablehook
     logging.disable(logging.CRITICAL)

@@ -70,7 +70,7 @@ class Workload:
 
 
 class ToolRun:
-    """What the tools of one process share."""
+    """State that the tools of one process share."""
 
     def __init__(self, workload: Workload, process: str, revision: int) -> None:
         self.process = process

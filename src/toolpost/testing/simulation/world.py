@@ -83,7 +83,7 @@ class SimulatedReply(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class SimulatedJob:
-    """One piece of work of a client: a call, its repetitions, and what people decide about it. Mutable: its replies."""
+    """One piece of work of a client: a call, its repetitions, and the decisions about it. Mutable: its replies."""
 
     id: str
     tool: str

@@ -37,7 +37,7 @@ class PenguiflowOAuthManager:
 
     @property
     def token_store(self) -> TokenStore:
-        """Where tokens are stored."""
+        """The storage of tokens."""
         return self._manager.token_store
 
     @property
@@ -47,7 +47,7 @@ class PenguiflowOAuthManager:
 
     @property
     def pending_sign_ins(self) -> int:
-        """How many sign-ins wait for their callback, those included that expired a short time ago."""
+        """The number of sign-ins that wait for their callback, including those that expired a short time ago."""
         return len(self._sign_ins)
 
     def __repr__(self) -> str:

@@ -58,9 +58,11 @@ class BinaryDetectionConfig(BaseModel):
         default_factory=lambda: dict(DEFAULT_BINARY_SIGNATURES),
         description="The beginning of the base64 text, and the extension and media type that it stands for",
     )
-    min_size_for_detection: int = Field(default=1000, ge=0, description="Shorter texts are not looked at")
-    max_decode_bytes: int = Field(default=5_000_000, ge=1000, description="Larger files stay as they are")
-    require_magic_bytes: bool = Field(default=True, description="Whether the file itself must begin as its type does")
+    min_size_for_detection: int = Field(default=1000, ge=0, description="Shorter texts are ignored")
+    max_decode_bytes: int = Field(default=5_000_000, ge=1000, description="Larger files are not replaced")
+    require_magic_bytes: bool = Field(
+        default=True, description="Whether the content must begin with the signature of its type"
+    )
 
 
 class ResourceHandlingConfig(BaseModel):
@@ -84,7 +86,7 @@ class ArtifactFieldConfig(BaseModel):
 class ArtifactExtractionConfig(BaseModel):
     """Parts of a tool's result that are stored as artifacts; a model reads a summary instead.
 
-    The files in typed blocks of an MCP server are always stored, whatever `handle_mcp_typed_content` says.
+    The files in typed blocks of an MCP server are always stored, regardless of `handle_mcp_typed_content`.
     """
 
     max_inline_size: int = Field(default=10_000, ge=0, description="Longer texts, in characters, become artifacts")

@@ -86,8 +86,8 @@ class SourceNodeSpec(NodeSpec):
 class PenguiflowToolNode:
     """An external tool source; its tools are NodeSpecs, and their models are registered as `{name}.{tool}`.
 
-    With `auth_type=oauth2_user` each call uses the token that `auth_manager` has for its user, and pauses until the
-    user has signed in where there is none. `server` is an MCP server object of this process.
+    With `auth_type=oauth2_user`, each call uses the user's token of `auth_manager`. Without one, the call pauses for a
+    sign-in. `server` is an MCP server object of this process.
     """
 
     config: _ExternalToolConfig
@@ -146,7 +146,7 @@ class PenguiflowToolNode:
     async def read_resource(
         self, uri: str, ctx: ToolContext | None = None, *, use_cache: bool = False
     ) -> dict[str, Any]:
-        """Return the `text` of a resource, or the `artifact` of a file; `contents` where a resource has several."""
+        """Return the `text` of a resource, or the `artifact` of a file; `contents` for a resource with several."""
         contents = await self._node.read_resource(uri, ctx)
         if len(contents) != 1:
             return {"contents": contents}
@@ -247,7 +247,7 @@ async def extract_artifacts(
 async def _replace_at(
     value: Any, path: list[str], part: ArtifactFieldConfig, context: ToolContext, config: ArtifactExtractionConfig
 ) -> Any:
-    """Replace the text at a path; each item of a list on the way is looked into."""
+    """Replace the text at a path; each item of a list on the path is searched."""
     if is_array(value):
         return [await _replace_at(item, path, part, context, config) for item in value]
     if path and is_object(value) and path[0] in value:
@@ -300,7 +300,7 @@ def _decode(text: str) -> bytes | None:
 
 
 async def _store(file: _File, context: ToolContext, *, size: int | None = None) -> dict[str, Any]:
-    """Store a file and return what stands in its place; unknown names in a summary are left as they are."""
+    """Store a file and return its replacement; unknown names in a summary are kept."""
     artifact_id = await context.save_artifact(file.data, media_type=file.media_type)
     length = len(file.data) if size is None else size
     facts = {"artifact_id": artifact_id, "mime_type": file.media_type, "size": length}
