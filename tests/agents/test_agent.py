@@ -388,3 +388,18 @@ async def test_a_context_of_a_task_says_whose_it_is() -> None:
         await agent.stop()
 
     assert seen == [(task.id, ANN, task.id)]
+
+
+@pytest.mark.req("SCALE-02")
+async def test_suspended_tasks_hold_no_coroutine_of_their_own() -> None:
+    async with Toolbox(tools=[wipe], settings=Settings(data_dir=None)) as box:
+        before = len(asyncio.all_tasks())
+        model = ScriptedModel(*[tool_calls(("wipe", {"name": "x"}))] * 20)
+        agent = Agent(box, model, user=ANN, max_tasks=20)
+        tasks = [await agent.submit(f"wipe {number}") for number in range(20)]
+        await until(lambda: all(task.state == "suspended" for task in tasks))
+        await until(lambda: all(task.work is None or task.work.done() for task in tasks))
+        held = len(asyncio.all_tasks()) - before
+        await agent.stop()
+
+    assert held <= 3  # the one that looks for answers

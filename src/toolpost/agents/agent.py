@@ -29,7 +29,7 @@ from toolpost.agents.conversation import (
 from toolpost.agents.models.names import open_model
 from toolpost.agents.reflection import PostTaskReflector, Reflector
 from toolpost.agents.steps import ActionResult, Actor, PlanStep, TaskContext
-from toolpost.agents.tasks import Task, TaskRecorder, WaitingStep, pause_prompt, wait_for_outcome
+from toolpost.agents.tasks import Task, TaskRecorder, WaitingStep, current_outcome, pause_prompt
 from toolpost.builtin.agent_tools import HOST
 from toolpost.builtin.specs import AGENT_TOOLS, COLLECTIONS
 from toolpost.catalog.registry import belongs
@@ -37,6 +37,7 @@ from toolpost.catalog.threads import run_in_thread
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import (
     PauseSignal,
+    StoreError,
     ToolCancelledError,
     ToolClientError,
     ToolConflictError,
@@ -44,7 +45,7 @@ from toolpost.contracts.errors import (
     ToolExecutionError,
 )
 from toolpost.contracts.events import EventCode, RunEvent
-from toolpost.contracts.outcomes import now_ms
+from toolpost.contracts.outcomes import Paused, now_ms
 from toolpost.contracts.principal import PrincipalCache
 from toolpost.policy.secret_shapes import MASK
 from toolpost.runtime.concurrency import BackgroundTasks, map_concurrent
@@ -76,6 +77,15 @@ _MAX_STORED_TASKS = 1000
 _MOST_ADOPTED = 200
 _MOST_RESTARTS = 3  # of a task that may itself crash the process
 _PATIENCE_S = 1.0
+_FIRST_LOOK_S, _LAST_LOOK_S = 0.1, 10.0
+_RETRY_S = 1.0
+
+
+class _Suspended:
+    """The end of the loop of a task that waits for answers."""
+
+
+SUSPENDED = _Suspended()
 
 
 class Agent:
@@ -129,6 +139,8 @@ class Agent:
         self._background = BackgroundTasks()
         self._tasks: OrderedDict[str, Task] = OrderedDict()
         self._stopping = False
+        self._watching: list[asyncio.Task[None]] = []
+        self._suspended = asyncio.Event()
 
     @property
     def tasks(self) -> list[Task]:
@@ -167,7 +179,7 @@ class Agent:
             if not task.needs_info:
                 why = f"task {task_id!r} waits for a person, who answers the question of its call"
                 raise ToolConflictError(why, code="task_waits_for_person")
-            task.inputs.put_nowait(text)
+            self._give_info(task, text)
             return task
         self._check_room()
         message = {"role": "user", "content": text}
@@ -180,10 +192,13 @@ class Agent:
     async def cancel(self, task_id: str) -> bool:
         """Cancel a task with its calls and questions; return False if no task with this ID is active."""
         task = self._tasks.get(task_id)
-        if task is None or task.work is None or not task.is_active:
+        if task is None or not task.is_active:
             return False
-        task.work.cancel()
-        await task.wait()
+        if task.work is not None and not task.work.done():
+            task.work.cancel()
+            await task.wait()
+        elif task.is_active:
+            self._fail(task, ToolCancelledError("the task was cancelled"))
         await self._box.cancel(task_id, by=str(self.user))
         return True
 
@@ -236,9 +251,13 @@ class Agent:
         """
         self._stopping = True
         working = [task.work for task in self._tasks.values() if task.work is not None and not task.work.done()]
-        for work in working:
+        for work in (*working, *self._watching):
             work.cancel()
-        await asyncio.gather(*working, return_exceptions=True)
+        await asyncio.gather(*working, *self._watching, return_exceptions=True)
+        for task in [task for task in self._tasks.values() if task.state == "suspended"]:
+            if task.log is None:
+                self._fail(task, ToolCancelledError("the agent was stopped"))
+            task.ended.set()
         await self._background.finish(patience_s=_PATIENCE_S)
         self._unfollow()
 
@@ -271,6 +290,7 @@ class Agent:
 
     def _start(self, task: Task) -> None:
         task.state, task.error, task.began = "running", None, time.monotonic()
+        task.ended.clear()
         self._tasks[task.id] = task
         self._tasks.move_to_end(task.id)
         ended = [one.id for one in self._tasks.values() if not one.is_active]
@@ -278,10 +298,11 @@ class Agent:
             del self._tasks[old]
         task.work = self._background.start(self._work(task))
 
-    async def _work(self, task: Task) -> None:
-        """Run a task to its end; an exception ends only this task."""
+    async def _work(self, task: Task, *, continues: bool = False) -> None:
+        """Run a task until it ends or is suspended; an exception ends only this task."""
         try:
-            self._recorder.record(task, EventCode.TASK_STARTED, {})
+            if not continues:
+                self._recorder.record(task, EventCode.TASK_STARTED, {})
             result = await self._advance(task)
         except asyncio.CancelledError:
             if not self._stopping:
@@ -291,12 +312,14 @@ class Agent:
             elif task.state != "suspended":
                 task.state = "suspended"
                 self._recorder.record(task, EventCode.TASK_SUSPENDED, {"reason": "stopped", "waiting": []})
+                task.ended.set()
         except Exception as raised:  # noqa: BLE001 - models and subscribers are foreign code; one task ends, not the agent
             self._fail(task, failure_of(raised, ""))
         else:
-            self._complete(task, result)
+            if result is not SUSPENDED:
+                self._complete(task, str(result))
 
-    async def _advance(self, task: Task) -> str:
+    async def _advance(self, task: Task) -> str | _Suspended:
         calls, task.interrupted = task.interrupted, []
         if calls and (result := await self._make_calls(task, calls)) is not None:
             return result
@@ -308,9 +331,12 @@ class Agent:
             act=partial(self._take_calls, task),
         )
 
-    async def _prepare(self, task: Task) -> None:
-        await self._wait_for_answers(task)
+    async def _prepare(self, task: Task) -> _Suspended | None:
+        if task.waiting:
+            self._suspend(task)
+            return SUSPENDED
         self._check_limits(task)
+        return None
 
     async def _take_answer(self, task: Task, reply: ModelReply) -> str:
         self._recorder.record_reply(task, [])
@@ -402,10 +428,8 @@ class Agent:
             return reflection.assessment or "The task was ended after an error."
         return None
 
-    async def _wait_for_answers(self, task: Task) -> None:
-        """Suspend a task until its questions are answered."""
-        if not task.waiting:
-            return
+    def _suspend(self, task: Task) -> None:
+        """Suspend a task until its questions are answered; it ends, and the answers start it again."""
         task.conversation.seconds = task.seconds
         task.state = "suspended"
         for waiting in task.waiting:
@@ -414,29 +438,81 @@ class Agent:
         reason = "need_more_info" if task.needs_info else "waiting_for_person"
         facts = {"reason": reason, "waiting": [waiting.to_dict() for waiting in task.waiting]}
         self._recorder.record(task, EventCode.TASK_SUSPENDED, facts)
-        answer = partial(self._answer, task)
-        await map_concurrent(task.waiting, answer, max_concurrency=len(task.waiting))
-        task.waiting = []
-        task.state, task.began = "running", time.monotonic()
-        self._recorder.record(task, EventCode.TASK_RESUMED, {"reason": "answered"})
+        self._suspended.set()
+        if not self._watching:
+            self._watching.append(asyncio.get_running_loop().create_task(self._watch_answers()))
 
-    async def _answer(self, task: Task, waiting: WaitingStep) -> None:
-        if waiting.pending_id:
-            name = waiting.step.tool_name
-            outcome = await wait_for_outcome(self._box.pending, waiting.pending_id, by=str(self.user), tool_name=name)
-            result = tool_result(outcome, now_ms())
-            context = self._context(task)
-            action = self._actor.record(waiting.step, task.context, context, result, resumed=True)
-            self._add_action(task, waiting.call_id, action)
-            return
-        text = await task.inputs.get()
+    def _give_info(self, task: Task, text: str) -> None:
+        """Give a suspended task the information that it waits for."""
+        waiting = next(one for one in task.waiting if not one.pending_id)
+        task.waiting.remove(waiting)
         message = {"role": "tool", "tool_call_id": waiting.call_id, "content": text}
         self._recorder.add(task, "TOOL_CALL_COMPLETED", {"toolName": waiting.step.tool_name}, [message])
+        self._continue_if_answered(task)
+
+    def _continue_if_answered(self, task: Task) -> None:
+        if task.waiting or task.state != "suspended" or self._stopping:
+            return
+        task.state, task.began = "running", time.monotonic()
+        self._recorder.record(task, EventCode.TASK_RESUMED, {"reason": "answered"})
+        task.work = self._background.start(self._work(task, continues=True))
+
+    async def _watch_answers(self) -> None:
+        """Continue tasks when their questions are answered, in any process; one coroutine does this for all tasks."""
+        known, look_s = None, _FIRST_LOOK_S
+        while True:
+            self._suspended.clear()
+            suspended = [task for task in self._tasks.values() if task.state == "suspended"]
+            ids = sorted({one.pending_id for task in suspended for one in task.waiting if one.pending_id})
+            try:
+                before, known = known, await self._wait_for_change(ids, known, timeout_s=look_s)
+                # Checked again soon after a change: a call that waited for the answered one resumes first.
+                look_s = min(look_s * 2, _LAST_LOOK_S) if known is before else _FIRST_LOOK_S
+                for task in suspended:
+                    await self._take_answers(task)
+            except StoreError as error:
+                _log.warning("the answers of tasks cannot be read: %s", error)
+                await asyncio.sleep(_RETRY_S)
+
+    async def _wait_for_change(self, ids: Sequence[str], known: object, *, timeout_s: float) -> object:
+        """Wait until a question is answered, or another task is suspended."""
+        loop = asyncio.get_running_loop()
+        more = loop.create_task(self._suspended.wait())
+        waits: set[asyncio.Task[Any]] = {more}
+        changed: asyncio.Task[object] | None = None
+        if ids:
+            changed = loop.create_task(self._box.store.pending.wait(ids, known, timeout_s=timeout_s))
+        try:
+            if changed is not None:
+                waits.add(changed)
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            return changed.result() if changed is not None and changed.done() else None
+        finally:
+            for one in waits:
+                one.cancel()
+
+    async def _take_answers(self, task: Task) -> None:
+        """Record the outcomes of answered calls, and continue the task after the last one."""
+        for waiting in [one for one in task.waiting if one.pending_id]:
+            name = waiting.step.tool_name
+            outcome = await current_outcome(self._box.pending, waiting.pending_id, by=str(self.user), tool_name=name)
+            if task.state != "suspended" or waiting not in task.waiting:
+                return
+            at = task.waiting.index(waiting)
+            if isinstance(outcome, Paused):  # another question of the same call
+                task.waiting[at] = waiting._replace(pending_id=outcome.pending_id)
+                continue
+            del task.waiting[at]
+            result = tool_result(outcome, now_ms())
+            action = self._actor.record(waiting.step, task.context, self._context(task), result, resumed=True)
+            self._add_action(task, waiting.call_id, action)
+        self._continue_if_answered(task)
 
     def _complete(self, task: Task, result: str) -> None:
         task.context.final_result = result
         task.state = "completed"
         self._recorder.record(task, EventCode.TASK_COMPLETED, {"result": result, "iterations": task.context.iteration})
+        task.ended.set()
         if self._reflector is not None and self._reflector.should_reflect(task.context):
             self._background.start(self._reflect_afterwards(task, self._reflector))
 
@@ -446,6 +522,7 @@ class Agent:
         task.error, task.waiting = error.message, []
         task.conversation.messages = close_tool_calls(task.conversation.messages)
         self._recorder.record(task, EventCode.TASK_FAILED, error_facts(error))
+        task.ended.set()
 
     async def _reflect_afterwards(self, task: Task, reflector: PostTaskReflector) -> None:
         """Reflect on a task that has ended; a failure does not change the task."""

@@ -68,9 +68,9 @@ class Task:
         self.interrupted: list[PlannerCall] = []  # calls without a result, of a process that was killed
         self.conversation = conversation
         self.log = log
-        self.inputs: asyncio.Queue[str] = asyncio.Queue()
         self.last_event: RunEvent | None = None
-        self.work: asyncio.Task[None] | None = None
+        self.work: asyncio.Task[None] | None = None  # none runs while the task is suspended
+        self.ended = asyncio.Event()
         self.began = time.monotonic()
 
     def __repr__(self) -> str:
@@ -102,8 +102,7 @@ class Task:
     async def wait(self, *, timeout_s: float | None = None) -> TaskState:
         """Wait until the task has ended and return its state; raise TimeoutError after `timeout_s`."""
         async with asyncio.timeout(timeout_s):
-            while self.work is not None and not self.work.done():
-                await asyncio.wait([self.work])
+            await self.ended.wait()
         return self.state
 
 
@@ -157,16 +156,28 @@ def pause_prompt(pause: PauseSignal) -> str:
     return "; ".join(question.prompt for question in (pause.question, *pause.others.values()))
 
 
+async def current_outcome(
+    pending: PendingActions, pending_id: str, *, by: str, tool_name: str
+) -> Completed | Failed | Paused:
+    """Return the outcome of a paused call now, or its open question."""
+    try:
+        return await pending.outcome(pending_id, by=by, wait_s=0.0)
+    except PendingNotFoundError:
+        return _gone(tool_name)
+
+
 async def wait_for_outcome(pending: PendingActions, pending_id: str, *, by: str, tool_name: str) -> Completed | Failed:
     """Return the outcome of a paused call, once all its questions are answered in any process."""
     while True:
         try:
             outcome = await pending.outcome(pending_id, by=by, wait_s=math.inf)
         except PendingNotFoundError:
-            error = ToolExecutionError(
-                "the question about this call no longer exists", tool_name=tool_name, code="interrupted"
-            )
-            return Failed("", "", tool_name, error)
+            return _gone(tool_name)
         if not isinstance(outcome, Paused):
             return outcome
         pending_id = outcome.pending_id
+
+
+def _gone(tool_name: str) -> Failed:
+    error = ToolExecutionError("the question about this call no longer exists", tool_name=tool_name, code="interrupted")
+    return Failed("", "", tool_name, error)
