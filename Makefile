@@ -15,7 +15,7 @@
 # make test-peers   Penguiflow's own planner over our catalog, installed at first (minutes); `make test` skips it
 # make test-n8n   the tests of webhooks against a real n8n, installed at first (minutes), and its answers recorded anew
 # make test-postgres   the tests of stores, of whole calls, of the gateway and of agents on each PostgreSQL that is installed
-# make test-scale   artifacts in object storage: kills, wrong credentials, lost buckets, copies, and all tests of stores
+# make test-scale   workers with everything that must not stop them; artifacts in object storage: kills, wrong credentials, lost buckets, copies, and all tests of stores
 # make test-console   the web console: Vitest, its checkers, every page and journey in a real browser, figures, first load
 # make test-clients   clients that others wrote, installed at first (minutes), list and call through the gateway
 # make test-frameworks   adapters of more agent frameworks, installed at first (minutes), with their tests and pages
@@ -213,7 +213,7 @@ test-postgres: .venv/.installed
 
 # Real servers that tests kill, cut off and misuse.
 test-scale: .venv/.installed .parts/objects/.installed
-	$(BIN)/python -m pytest tests/objects/trial_failures.py tests/objects/trial_copies.py tests/objects/trial_contract.py tests/objects/trial_deployment.py --numprocesses=$(WORKERS) --dist=loadfile
+	$(BIN)/python -m pytest tests/objects/trial_failures.py tests/objects/trial_copies.py tests/objects/trial_contract.py tests/objects/trial_deployment.py tests/scale/trial_workers.py --numprocesses=$(WORKERS) --dist=loadfile
 
 docs: setup
 	$(BIN)/python -m pytest tests/docs

@@ -75,8 +75,8 @@ class DBOSConsumer:
     async def run(
         self, worker: JobWorker, *, queues: Collection[QueueName], concurrency: int | None
     ) -> AsyncGenerator[Stop]:
-        _forget_variables()
-        _refuse_pickle()
+        forget_variables()
+        refuse_pickle()
         executor = self._store.jobs.owner_id
         engine = await self._launch(worker, executor, queues, concurrency or self._concurrency)
         self._bell = _Bell(engine)
@@ -173,6 +173,7 @@ class _Tending:
         self._client = client
         self._queues = queues
         self._clock = clock
+        self._resumed = set[str]()  # dequeued by this process without being run; the second time, they are damaged
 
     async def run(self, consumer: DBOSConsumer, worker: JobWorker) -> None:
         """Hand over each new job immediately, and sweep periodically; continue after errors of the database."""
@@ -231,8 +232,8 @@ class _Tending:
         found = await self._client.list_workflows_async(
             workflow_ids=ids, status=_ALIVE, load_input=False, load_output=False
         )
-        alive = {one.workflow_id for one in found}
-        await self._enqueue([job for job, id_ in zip(late, ids, strict=True) if id_ not in alive])
+        alive = {one.workflow_id: one for one in found}
+        await self._enqueue([job for job, id_ in zip(late, ids, strict=True) if not _will_run(alive.get(id_), job)])
 
     async def _resume_lost(self, queue: QueueName, consumer: DBOSConsumer) -> None:
         """Resume workflows of workers that have ended, and those that this worker dequeued and does not run."""
@@ -243,20 +244,31 @@ class _Tending:
         executors = {one.executor_id for one in pending if one.executor_id} - {me}
         ended = set(await self._store.jobs.ended_owners(executors))
         now_ms = self._clock.wall() * 1000
-        lost = [
-            one.workflow_id
-            for one in pending
-            if one.executor_id in ended or (one.executor_id == me and _is_stuck(one, consumer, now_ms))
-        ]
+        left = [one.workflow_id for one in pending if one.executor_id in ended]
+        stuck = [one.workflow_id for one in pending if one.executor_id == me and _is_stuck(one, consumer, now_ms)]
+        lost = [*left, *(one for one in stuck if one not in self._resumed)]
         if lost:
             _log.info("%d workflows of %s are resumed", len(lost), queue)
             await self._client.resume_workflows_async(lost, queue_name=queue_of(queue))
+        if damaged := [one for one in stuck if one in self._resumed]:
+            _log.error("entries of the queue %s cannot be read, and are cancelled: %s", queue, ", ".join(damaged))
+            await self._client.cancel_workflows_async(damaged)
+        self._resumed.update(stuck)
 
 
 def _is_stuck(one: WorkflowStatus, consumer: DBOSConsumer, now_ms: float) -> bool:
     job_id = one.workflow_id.partition("#")[0]
     age_ms = now_ms - (one.dequeued_at or one.updated_at or now_ms)
     return age_ms > _STUCK_S * 1000 and not consumer.is_working_on(job_id)
+
+
+def _will_run(one: WorkflowStatus | None, job: Job) -> bool:
+    """Return whether a worker dequeues the workflow of a job, or runs it: not if its row was changed from outside."""
+    return one is not None and (
+        one.app_version in (None, APPLICATION_VERSION)
+        and one.queue_name == queue_of(job.queue)
+        and one.queue_partition_key == job.principal.tenant
+    )
 
 
 class _Bell:
@@ -345,7 +357,7 @@ def _workflow_id(job_id: str, sent: int) -> str:
     return job_id if not sent else f"{job_id}#{sent}"
 
 
-def _forget_variables() -> None:
+def forget_variables() -> None:
     """Remove the variables of DBOS from the environment: settings of toolpost alone decide."""
     for name in [name for name in os.environ if name.startswith(_VARIABLES)]:
         _log.warning("%s is ignored: toolpost does not use the services of DBOS", name)
@@ -353,7 +365,7 @@ def _forget_variables() -> None:
     GlobalParams.dbos_cloud = False
 
 
-def _refuse_pickle() -> None:
+def refuse_pickle() -> None:
     """Replace the serializer of DBOS that uses pickle, which a row of a queue can name: reading it would run code."""
     for name in ("serialize", "deserialize"):
         setattr(DefaultSerializer, name, _no_pickle)

@@ -1,0 +1,210 @@
+"""Workers on a real PostgreSQL with what must not stop them; `make test-scale` runs this."""
+
+import asyncio
+import base64
+import json
+import os
+import pickle
+import time
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.postgres.databases import new_database
+from tests.postgres.server import restartable
+from tests.scale.workers import ANN, Deployment, job, outcome_of
+from toolpost.contracts.errors import StoreError, ToolRateLimitError
+from toolpost.contracts.outcomes import Completed, Failed, Outcome, Paused
+from toolpost.contracts.principal import Principal
+from toolpost.toolbox.box import Toolbox
+
+pytestmark = [pytest.mark.programs, pytest.mark.slow, pytest.mark.waits]
+LATE_S = 90
+COLUMNS = "name, queue_name, queue_partition_key, application_name, priority, created_at"
+
+
+@pytest.fixture
+def deployment(postgres_url: str, tmp_path: Path) -> Deployment:
+    return Deployment(tmp_path, postgres_url, concurrency=4)
+
+
+async def ends(box: Toolbox, *names: str, who: Principal = ANN) -> list[Outcome]:
+    """Wait until the runs of these names have outcomes."""
+    async with asyncio.timeout(LATE_S):
+        found: dict[str, Outcome] = {}
+        while left := [name for name in names if name not in found]:
+            with suppress(StoreError):  # the server may be away
+                for name in left:
+                    if (outcome := await outcome_of(box, name, who=who)) is not None:
+                        found[name] = outcome
+            await asyncio.sleep(0.1)
+    return [found[name] for name in names]
+
+
+class Evil:
+    """What is unpickled creates a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.path,)
+
+
+@pytest.mark.req("SCALE-07")
+async def test_a_row_with_pickled_data_runs_no_code_and_its_job_is_run_all_the_same(
+    deployment: Deployment, postgres_url: str, tmp_path: Path
+) -> None:
+    flag = tmp_path / "code-ran"
+    bad = base64.b64encode(pickle.dumps({"args": (Evil(flag),), "kwargs": {}})).decode()
+    async with deployment.client() as box:
+        with deployment.worker("--queues", "calls"):
+            await box.engine.enqueue(job("blocker", seconds=1.0))
+            await ends(box, "blocker")
+        await box.engine.enqueue(job("evil"))
+        with psycopg.connect(postgres_url, autocommit=True) as db:
+            columns = f"{COLUMNS}, serialization"
+            db.execute(
+                f"INSERT INTO dbos.workflow_status (workflow_uuid, status, {columns}) "
+                f"SELECT 'run:evil:0', 'ENQUEUED', {COLUMNS}, 'py_pickle' "
+                "FROM dbos.workflow_status WHERE workflow_uuid = 'run:blocker:0'".encode()
+            )
+            db.execute("INSERT INTO dbos.workflow_input (workflow_uuid, inputs) VALUES ('run:evil:0', %s)", (bad,))
+        with deployment.worker("--queues", "calls"):
+            [outcome] = await ends(box, "evil")
+
+    assert not flag.exists()
+    assert isinstance(outcome, Completed)
+    assert deployment.effects()["evil"] == 1
+
+
+@pytest.mark.req("SCALE-07")
+async def test_a_worker_opens_no_port_and_ignores_variables_of_conductor(deployment: Deployment) -> None:
+    async with deployment.client() as box:
+        await box.engine.enqueue(job("one"))
+        conductor = {
+            "DBOS__CLOUD": "true",
+            "DBOS__CONDUCTOR_KEY": "secret-canary",
+            "DBOS__CONDUCTOR_URL": "wss://127.0.0.1:1/conductor",
+            "DBOS__CONDUCTOR_APP_NAME": "x",
+        }
+        with deployment.worker(**conductor) as worker:
+            [outcome] = await ends(box, "one")
+            sockets = worker.seen.net_connections(kind="inet")
+            code = worker.stop()
+
+    assert isinstance(outcome, Completed)
+    assert sockets == []
+    assert code == 0
+    assert "DBOS__CONDUCTOR_KEY is ignored" in worker.text
+    assert "secret-canary" not in worker.text
+
+
+@pytest.mark.req("SCALE-07")
+async def test_an_entry_of_another_version_and_a_poisoned_one_do_not_stop_a_queue(
+    deployment: Deployment, postgres_url: str
+) -> None:
+    async with deployment.client() as box:
+        with deployment.worker():
+            await box.engine.enqueue(job("first"))
+            await ends(box, "first")
+        await box.engine.enqueue(job("older"))
+        with psycopg.connect(postgres_url, autocommit=True) as db:
+            columns = f"{COLUMNS}, serialization"
+            template = (
+                f"INSERT INTO dbos.workflow_status (workflow_uuid, status, {columns}, application_version) "
+                f"SELECT %s, 'ENQUEUED', {columns}, %s "
+                "FROM dbos.workflow_status WHERE workflow_uuid = 'run:first:0'"
+            ).encode()
+            given = json.dumps({"args": [{"no": "job"}], "kwargs": {}})
+            for name, version, inputs in (
+                ("run:older:0", "0-of-long-ago", json.dumps({"args": ["run:older:0"], "kwargs": {}})),
+                ("poison-1", None, given),
+                ("poison-2", None, "no JSON {"),
+                ("poison-3", None, json.dumps({"args": ["run:gone:0"], "kwargs": {}})),
+            ):
+                db.execute(template, (name, version))
+                db.execute("INSERT INTO dbos.workflow_input (workflow_uuid, inputs) VALUES (%s, %s)", (name, inputs))
+        with deployment.worker() as worker:
+            await box.engine.enqueue(job("last"))
+            outcomes = await ends(box, "last", "older")
+
+    assert [type(one) for one in outcomes] == [Completed, Completed]
+    assert "names no job" in worker.text
+
+
+@pytest.mark.req("SCALE-04")
+async def test_a_run_whose_tool_is_gone_fails_and_the_others_go_on(deployment: Deployment) -> None:
+    async with deployment.client() as box:
+        with deployment.worker():
+            for name, tool in (("gone", "local.removed"), ("unknown", "other.tool"), ("fine", "local.fetch")):
+                await box.engine.enqueue(job(name, tool))
+            outcomes = await ends(box, "gone", "unknown", "fine")
+
+    assert [type(one) for one in outcomes] == [Failed, Failed, Completed]
+    assert "local.removed" in str(outcomes[0])
+
+
+@pytest.mark.req("SCALE-03")
+async def test_a_full_queue_refuses_and_tenants_get_no_more_than_their_share(postgres_url: str, tmp_path: Path) -> None:
+    limits = {"max_waiting_per_tenant": 3, "max_running_per_tenant": 1, "concurrency": 4}
+    deployment = Deployment(tmp_path, postgres_url, **limits)
+    names, eve = ["a-1", "a-2", "a-3"], Principal("evil", "eve")
+    async with deployment.client() as box:
+        for name in names:
+            await box.engine.enqueue(job(name, seconds=0.5))
+        with pytest.raises(ToolRateLimitError, match="is full"):
+            await box.engine.enqueue(job("a-4"))
+        await box.engine.enqueue(job("e-1", who=eve, seconds=0.5))
+        with deployment.worker(), deployment.worker():
+            await ends(box, *names)
+            await ends(box, "e-1", who=eve)
+    at = {line.split()[0]: float(line.split()[2]) for line in deployment.ledger.read_text().splitlines()}
+    times = sorted(at[name] for name in names)
+
+    assert [later - earlier >= 0.5 for earlier, later in pairwise(times)] == [True, True]
+
+
+@pytest.mark.req("SCALE-02")
+async def test_an_answer_is_carried_out_by_a_worker(deployment: Deployment) -> None:
+    async with deployment.client() as box:
+        with deployment.worker():
+            await box.engine.enqueue(job("table", "local.drop"))
+            [paused] = await ends(box, "table")
+            assert isinstance(paused, Paused)
+            approved = await box.approve(paused.pending_id, by="acme:boss")
+        continued = await box.store.jobs.of_run("table", tenant=ANN.tenant)
+
+    assert isinstance(approved, Completed)
+    assert continued is not None
+    assert continued.id == "run:table:1"
+    assert deployment.effects() == {"table": 1}
+    assert deployment.worker_of()["table"] != os.getpid()
+
+
+@pytest.mark.req("SCALE-06")
+async def test_a_database_that_is_killed_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    with restartable() as (server, kill_and_start):
+        deployment = Deployment(tmp_path, new_database(server), concurrency=8)
+        names = [f"read-{number}" for number in range(40)]
+        paid = [f"pay-{number}" for number in range(10)]
+        async with deployment.client() as box:
+            with deployment.worker(), deployment.worker():
+                for name in names:
+                    await box.engine.enqueue(job(name, seconds=0.3))
+                for name in paid:
+                    await box.engine.enqueue(job(name, "local.pay", seconds=0.1))
+                while len(deployment.effects()) < 10:
+                    await asyncio.sleep(0.05)
+                await asyncio.to_thread(kill_and_start)
+                began = time.monotonic()
+                outcomes = await ends(box, *names, *paid)
+
+    assert time.monotonic() - began < LATE_S
+    assert {type(one) for one in outcomes[: len(names)]} == {Completed}
+    assert {type(one) for one in outcomes[len(names) :]} <= {Completed, Paused}
+    assert all(deployment.effects()[name] <= 1 for name in paid)
