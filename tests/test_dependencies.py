@@ -110,6 +110,7 @@ OF_THE_CALLER = {  # imported where the framework runs the tools, so it is there
     ("adapters/haystack", "haystack"),
     ("adapters/langchain", "langgraph"),
     ("adapters/llama_index", "llama-index"),
+    ("adapters/llama_index", "llama-index-instrumentation"),
     ("adapters/llama_index", "workflows"),
     ("adapters/openai_agents", "agents"),
     ("adapters/penguiflow", "penguiflow"),

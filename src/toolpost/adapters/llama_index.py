@@ -25,6 +25,7 @@ from toolpost.schema.provider_dialects import Provider
 try:
     from llama_index.core.tools import FunctionTool, ToolMetadata, ToolOutput
     from llama_index.core.workflow import Context, Event, InputRequiredEvent
+    from llama_index_instrumentation.dispatcher import active_instrument_tags
     from workflows.runtime.types.results import AddWaiter, StepWorkerStateContextVar, WaitingForEvent
 except ImportError as missing:
     raise ConfigError("tools for LlamaIndex need it; run: pip install llama-index-core") from missing
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 _SHORT: Provider = "openai"  # the framework rejects descriptions of more than 1024 characters
 _THREAD = "toolpost_thread"
 _CONTEXT = "toolpost_context"
+_RUN = "llamaindex.run_id"
+_MOST_ENDED = 10_000
 
 
 async def tools(
@@ -86,6 +89,7 @@ class LlamaIndexTool(FunctionTool):  # type: ignore[misc, unused-ignore]
         self.requires_context, self.ctx_param_name = True, _CONTEXT
         self._tool = tool
         self._user = user
+        self._ended: dict[str, None] = {}
 
     async def acall(self, /, *args: Any, **arguments: Any) -> ToolOutput:
         ctx: Context | None = arguments.pop(_CONTEXT, None)
@@ -99,7 +103,7 @@ class LlamaIndexTool(FunctionTool):  # type: ignore[misc, unused-ignore]
         )
         if isinstance(outcome, Paused):
             await step.wait(outcome, describe_pause(outcome, self._tool, step.call_id))
-        await step.end_wait()
+        await step.end_wait(self._ended)
         return self._output(arguments, outcome)
 
     def call(self, /, *args: Any, **arguments: Any) -> ToolOutput:
@@ -113,6 +117,10 @@ class LlamaIndexTool(FunctionTool):  # type: ignore[misc, unused-ignore]
             raw_output=outcome_data(outcome),
             is_error=not isinstance(outcome, Completed),
         )
+
+
+class _Never(Event):  # type: ignore[misc, unused-ignore]
+    """An event that nobody sends."""
 
 
 class _Metadata(ToolMetadata):  # type: ignore[misc, unused-ignore]
@@ -152,10 +160,23 @@ class _Step:
         await self._wait(asked)
         raise WaitingForEvent(AddWaiter(waiter_id=self._item, event_type=CallsAnswered))  # the event was for others
 
-    async def end_wait(self) -> None:
-        """Remove the wait for an event that has come."""
+    async def end_wait(self, ended: dict[str, None]) -> None:
+        """Remove the wait of a call that has ended, and add the call to those that have `ended`.
+
+        Several events repeat the step several times, and so does restoring a context. A call has one result: the other
+        steps end without one, waiting for an event that never comes.
+        """
+        call = f"{active_instrument_tags.get().get(_RUN)}/{self._item}"
+        if call in ended:
+            raise WaitingForEvent(AddWaiter(waiter_id=f"{self._item}/repeated", event_type=_Never))
         waiters = self._step.state.collected_waiters if self._step else []
-        if any(waiter.waiter_id == self._item and waiter.resolved_event is not None for waiter in waiters):
+        waiter = next((one for one in waiters if one.waiter_id == self._item), None)
+        if waiter is None:
+            return
+        ended[call] = None
+        while len(ended) > _MOST_ENDED:
+            del ended[next(iter(ended))]
+        if waiter.resolved_event is not None:
             await self._wait(None)
 
     async def _wait(self, asked: CallWaiting | None) -> None:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 import pytest
-from llama_index.core.agent.workflow import FunctionAgent, ToolCallResult
+from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent, ToolCallResult
 from llama_index.core.llms import ChatMessage, ChatResponse, LLMMetadata
 from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.llms.llm import ToolSelection
@@ -127,6 +127,26 @@ class TestLlamaIndex(AdapterTests):
         assert waiting.is_error
         assert "waits for a person" in waiting.content
         assert shelf.wiped == []
+
+    async def test_an_event_for_each_answer_gives_each_call_one_result(self, box: Toolbox, shelf: Shelf) -> None:
+        calls = [Call(f"w{n}", "wipe", {"disk": f"sd{n}"}) for n in range(6)]
+        agent = FunctionAgent(
+            name="tester", description="", tools=await tools(box), llm=Scripted(calls=calls), streaming=False
+        )
+        handler = AgentWorkflow(agents=[agent], root_agent="tester").run(user_msg="go")
+        results: list[str] = []
+        async for event in handler.stream_events():
+            match event:
+                case CallWaiting():
+                    await box.approve(event.pending["pending_id"], by="local:me")
+                    handler.ctx.send_event(CallsAnswered())
+                    handler.ctx.send_event(CallsAnswered())
+                case ToolCallResult():
+                    results.append(event.tool_output.content)
+
+        assert (await handler).response.content == "done"
+        assert sorted(results) == [f"sd{n} is empty" for n in range(6)]
+        assert len(shelf.wiped) == 6
 
     async def test_long_descriptions_are_shortened_and_do_not_end_the_request(self, box: Toolbox) -> None:
         async def long() -> str:
