@@ -78,6 +78,8 @@ async def ask_settings(answers: Answers) -> None:
     await ask("GET", "/policy")
     await ask("POST", "/keys", json={"name": "bot", "scopes": ["call"]})
     await ask("GET", "/keys")
+    await ask("GET", "/users")
+    await ask("GET", "/tenants")
     await ask("GET", "/about")
     await ask("GET", "/config")
     await ask("GET", f"/identity?challenge={'0' * 64}")
