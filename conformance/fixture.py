@@ -42,6 +42,7 @@ from toolpost import Settings, Toolbox
 from toolpost.configuration.settings import ViewSettings
 from toolpost.gateway.mcp.http import McpEndpoint
 from toolpost.gateway.mcp.progress import ProgressRelay
+from toolpost.gateway.mcp.requests import CallTool
 from toolpost.gateway.mcp.server import McpServer
 from toolpost.gateway.mcp.tasks import McpTask, Tasks, knows_tasks, missing_tasks
 from toolpost.gateway.views import View
@@ -723,9 +724,9 @@ class Guarded:
 
 
 @asynccontextmanager
-async def serving(server: Server[Any]) -> AsyncGenerator[str]:
+async def serving(server: Server[Any], *, call_tool: CallTool | None = None) -> AsyncGenerator[str]:
     """Serve over HTTP on this machine, while this is open, and return where."""
-    endpoint = McpEndpoint(server)
+    endpoint = McpEndpoint(server, call_tool=call_tool)
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncGenerator[None]:
@@ -770,7 +771,7 @@ async def serving_gateway(url: str, *, protocol: str = "auto") -> AsyncGenerator
         mcp = McpServer(
             box, principal=lambda _ctx: "conformance:suite", interactive=lambda _ctx: True, relay=relay, view=view
         )
-        async with mcp.publishing(), serving(mcp.server) as served:
+        async with mcp.publishing(), serving(mcp.server, call_tool=mcp.untraced_call) as served:
             yield served
 
 

@@ -136,7 +136,7 @@ class ViewServers:
         def listed(version: str, scope: Scope) -> bytes | None:
             return mcp.encoded_list(version, str(_caller_of(scope).principal))
 
-        return _Server(mcp, McpEndpoint(mcp.server, listed=listed))
+        return _Server(mcp, McpEndpoint(mcp.server, listed=listed, call_tool=mcp.untraced_call))
 
 
 class _Server:

@@ -8,11 +8,14 @@ from collections import deque
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pydantic_core import to_jsonable_python
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from starlette.types import Receive, Send
 
+_ENCODER = json.JSONEncoder(separators=(",", ":"), default=to_jsonable_python)
 _OK = 200
 _PING_S = 15.0  # proxies close connections that are idle for longer
 _PING = b": ping\r\n\r\n"
@@ -149,7 +152,7 @@ class MessageStream:
         await response.end()
 
     def _encode(self, message: Mapping[str, Any]) -> bytes:
-        event = f"event: message\r\ndata: {json.dumps(message, separators=(',', ':'))}\r\n\r\n".encode()
+        event = b"event: message\r\ndata: %b\r\n\r\n" % encode(message)
         return event if self._recent is None else self._recent.store(self, event)
 
 
@@ -187,6 +190,11 @@ class RecentEvents:
             return None
         later = [event.text for event in self._events if event.stream is last.stream and event.number > last.number]
         return last.stream, later
+
+
+def encode(message: Mapping[str, Any]) -> bytes:
+    """Return a message as JSON; results of tools may contain dates and the like."""
+    return _ENCODER.encode(message).encode()
 
 
 def notification(method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -8,7 +8,6 @@ events if there is a message before the result or the call takes long.
 from __future__ import annotations
 
 import asyncio
-import json
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,16 +21,16 @@ from mcp.shared.transport_context import TransportContext
 from mcp_types.jsonrpc import CONNECTION_CLOSED
 from starlette.requests import Request
 
-from toolpost.gateway.mcp.event_streams import MessageStream, notification
+from toolpost.gateway.mcp.event_streams import MessageStream, encode, notification
 from toolpost.wire.http_server import ON_DISCONNECT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mcp.server.runner import ServerRunner
     from mcp.shared.dispatcher import CallOptions
     from starlette.types import Send
 
+    from toolpost.gateway.mcp.requests import RequestRunner
     from toolpost.gateway.mcp.sessions import ClientSession
 
 _OK = 200
@@ -52,7 +51,7 @@ class McpExchange:
         self, request: Request, message: Mapping[str, Any], send: Send, session: ClientSession | None = None
     ) -> None:
         self.request_id: str | int = message["id"]
-        self._request = request
+        self.request = request
         self._method: str = message["method"]
         self._params: Mapping[str, Any] = message["params"]
         self._send = send
@@ -67,13 +66,13 @@ class McpExchange:
             request_context=request, close_sse_stream=self._disconnect if self._is_primed else None
         )
 
-    async def run(self, runner: ServerRunner[Any]) -> None:
+    async def run(self, runner: RequestRunner) -> None:
         """Handle the request and send the response."""
         loop, session = asyncio.get_running_loop(), self._session
         self._running = asyncio.current_task()
         if session is not None:
             session.begin(self)
-        when_gone = self._request.scope.get(ON_DISCONNECT) if session is None else None
+        when_gone = self.request.scope.get(ON_DISCONNECT) if session is None else None
         if when_gone is not None:
             when_gone(partial(self.cancel, _GONE))
         silence = loop.call_later(_RESUMABLE_S if self._is_primed else _SILENT_S, self._break_silence)
@@ -89,7 +88,7 @@ class McpExchange:
             await self._opening
         await self._finish(status, {"jsonrpc": "2.0", "id": self.request_id, **answer})
 
-    async def _answer(self, runner: ServerRunner[Any]) -> tuple[int, dict[str, Any]]:
+    async def _answer(self, runner: RequestRunner) -> tuple[int, dict[str, Any]]:
         task, status = self._running, _OK
         answer: dict[str, Any] = {}
         try:
@@ -121,7 +120,7 @@ class McpExchange:
         if self._is_stream:
             await self._stream.complete(message)
             return
-        body = json.dumps(message, separators=(",", ":")).encode()
+        body = encode(message)
         headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
         if self._session is not None:
             headers.append(self._session.header)
@@ -154,7 +153,7 @@ class McpExchange:
     @property
     def transport(self) -> TransportContext:
         """The transport of the request."""
-        headers = self._request.headers
+        headers = self.request.headers
         return TransportContext(kind="streamable-http", can_send_request=self.can_send_request, headers=headers)
 
     @property

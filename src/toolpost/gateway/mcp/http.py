@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from mcp.server.connection import Connection
-from mcp.server.runner import ServerRunner
 from mcp.server.streamable_http import check_accept_headers
 from mcp.shared.inbound import (
     ERROR_CODE_HTTP_STATUS,
@@ -30,6 +29,7 @@ from starlette.responses import Response
 from toolpost.contracts.errors import ToolClientError
 from toolpost.gateway.access import CALLER
 from toolpost.gateway.mcp.exchange import McpExchange
+from toolpost.gateway.mcp.requests import CallTool, RequestRunner
 from toolpost.gateway.mcp.sessions import SESSION_HEADER, ClientSession, ClientSessions
 from toolpost.gateway.problems import ProblemResponse
 from toolpost.processes.json_documents import measure
@@ -57,14 +57,18 @@ _BOTH_KINDS = f"Not Acceptable: the client must accept {_JSON} and {_EVENTS}"
 class McpEndpoint:
     """An ASGI application that serves an MCP server to stateless clients, and to clients that open a session.
 
-    `listed` returns the cached result of `tools/list` as JSON, so that it is not encoded for every client. The caller
-    of a request is in its scope; hosts and origins are checked before.
+    `listed` returns the cached result of `tools/list` as JSON, so that it is not encoded for every client. Usual calls
+    of tools are passed to `call_tool`, if it is given, instead of the server. The caller of a request is in its scope;
+    hosts and origins are checked before.
     """
 
-    def __init__(self, server: Server[Any], *, listed: EncodedList | None = None) -> None:
+    def __init__(
+        self, server: Server[Any], *, listed: EncodedList | None = None, call_tool: CallTool | None = None
+    ) -> None:
         self._server = server
         self._listed = listed
-        self._sessions = ClientSessions(server)
+        self._call_tool = call_tool
+        self._sessions = ClientSessions(self._runner_of)
         self._state: Any = None
 
     @asynccontextmanager
@@ -72,6 +76,9 @@ class McpEndpoint:
         """Serve requests while this is open."""
         async with self._server.lifespan(self._server) as self._state, self._sessions.running():
             yield
+
+    def _runner_of(self, connection: Connection) -> RequestRunner:
+        return RequestRunner(self._server, connection, self._state, self._call_tool)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
@@ -120,8 +127,7 @@ class McpEndpoint:
             return listed
         connection = Connection.from_envelope(route.protocol_version, route.client_info, route.client_capabilities)
         async with connection.exit_stack:
-            runner = ServerRunner(self._server, connection, self._state)
-            await McpExchange(arrived.request, message, arrived.send).run(runner)
+            await McpExchange(arrived.request, message, arrived.send).run(self._runner_of(connection))
         return None
 
     def _route(self, arrived: _Arrived, message: Mapping[str, Any]) -> InboundModernRoute | InboundLadderRejection:
@@ -192,7 +198,7 @@ class McpEndpoint:
         return None
 
     async def _open_session(self, arrived: _Arrived, message: dict[str, Any]) -> Response | None:
-        session = await self._sessions.open(self._state, _owner_of(arrived.request))
+        session = await self._sessions.open(_owner_of(arrived.request))
         if session is None:
             return _refusal(INTERNAL_ERROR, "Too many open sessions", status=503)
         try:

@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.outcomes import Outcome
     from toolpost.contracts.spec import ToolSpec
     from toolpost.gateway.mcp.client import Context
+    from toolpost.gateway.mcp.requests import CallTool
     from toolpost.toolbox.box import Toolbox
 
 _LIST_CACHE = {"ttlMs": 60_000, "cacheScope": "private"}
@@ -149,6 +150,11 @@ class McpServer:
     def initialization(self) -> Any:
         """The response to `initialize` of session-based clients."""
         return self.server.create_initialization_options()
+
+    @property
+    def untraced_call(self) -> CallTool | None:
+        """The function that calls a tool without the middleware of the server; None if requests are traced."""
+        return None if self._is_traced else self._call_tool
 
     # ------------------------------------------------------------------ lists
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import asynccontextmanager, suppress
 from itertools import count
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from uuid import uuid4
 
 from mcp.server.connection import Connection
-from mcp.server.runner import ServerRunner, aclose_shielded
+from mcp.server.runner import aclose_shielded
 from mcp.shared.dispatcher import as_request_id, coerce_request_id
 from mcp.shared.exceptions import MCPError
 from mcp_types.jsonrpc import CONNECTION_CLOSED
@@ -20,10 +21,12 @@ from toolpost.gateway.mcp.event_streams import MessageStream, RecentEvents, noti
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Hashable, Mapping
 
-    from mcp.server.lowlevel import Server
     from mcp.shared.dispatcher import CallOptions
     from starlette.types import Receive, Send
 
+    from toolpost.gateway.mcp.requests import RequestRunner
+
+RunnerOf: TypeAlias = "Callable[[Connection], RequestRunner]"
 SESSION_HEADER = "mcp-session-id"
 _MOST_SESSIONS, _MOST_OF_CALLER = 2000, 500
 _IDLE_S = 1800.0  # an idle session is closed after this time
@@ -40,7 +43,7 @@ class ClientSession:
     Messages that belong to no request are sent on a stream that the client opens.
     """
 
-    def __init__(self, server: Server[Any], state: Any, owner: Hashable) -> None:
+    def __init__(self, runner_of: RunnerOf, owner: Hashable) -> None:
         self.id = uuid4().hex
         self.header = (SESSION_HEADER.encode(), self.id.encode())
         self.owner = owner
@@ -48,7 +51,7 @@ class ClientSession:
         self.used_at = asyncio.get_running_loop().time()
         self._own = MessageStream(self.recent)
         self._connection = Connection.for_loop(self, session_id=self.id)
-        self.runner = ServerRunner(server, self._connection, state)
+        self.runner = runner_of(self._connection)
         self._requests: set[RunningRequest] = set()
         self._listening = 0
         self._numbers = count(1)
@@ -191,10 +194,10 @@ class ClientSession:
 
 
 class ClientSessions:
-    """The open sessions of an MCP server by ID."""
+    """The open sessions of an MCP server by ID; `runner_of` returns the runner of the requests of a connection."""
 
-    def __init__(self, server: Server[Any]) -> None:
-        self._server = server
+    def __init__(self, runner_of: RunnerOf) -> None:
+        self._runner_of = runner_of
         self._sessions: dict[str, ClientSession] = {}
 
     @asynccontextmanager
@@ -214,7 +217,7 @@ class ClientSessions:
             return None
         return session
 
-    async def open(self, state: Any, owner: Hashable) -> ClientSession | None:
+    async def open(self, owner: Hashable) -> ClientSession | None:
         """Open a session, or return None if there are too many.
 
         Clients do not always close sessions: if an owner has too many, end the one that was idle for longest.
@@ -227,7 +230,7 @@ class ClientSessions:
             await self.end(min(idle, key=lambda session: session.used_at))
         if len(self._sessions) >= _MOST_SESSIONS:
             return None
-        session = ClientSession(self._server, state, owner)
+        session = ClientSession(self._runner_of, owner)
         self._sessions[session.id] = session
         return session
 
