@@ -24,6 +24,20 @@ def environment(name: str, *, root: Path = HERE) -> Path:
     return python
 
 
+def node_program(name: str, *, root: Path = HERE) -> Path:
+    """The command of a package of Node, which is installed when it is not there."""
+    manifest = root / "requirements" / f"{name}.json"
+    home = root / ".envs" / f"{name}-{hashlib.sha256(manifest.read_bytes()).hexdigest()[:12]}"
+    if not (home / "installed").exists():
+        print(f"installing {name} ...", file=sys.stderr, flush=True)
+        home.mkdir(parents=True, exist_ok=True)
+        shutil.copy(manifest, home / "package.json")
+        command = [shutil.which("npm") or "npm", "install", "--no-audit", "--no-fund", "--silent"]
+        subprocess.run(command, cwd=home, check=True, stdout=sys.stderr)
+        (home / "installed").touch()
+    return home / "node_modules" / ".bin" / name
+
+
 def home_of(name: str, *, root: Path = HERE) -> Path:
     """Where an environment lives: elsewhere for other requirements and for another Python."""
     digest = hashlib.sha256(_requirements(name, root).read_bytes() + sys.version.encode()).hexdigest()[:12]

@@ -20,6 +20,7 @@ from bench.mcp.server import ECHO
 
 SERVERS = 20
 MOST_OF_ONE = 1.3
+MOST_OF_FLOOR, LEAST_OF_FLOOR = 2.5, 0.35
 DIRECT, BY_HAND, OWN, PEER = "no gateway", "floor: a proxy by hand", "toolpost up", "FastMCP's proxy, held sessions"
 OWN_OLDER, PEER_OLDER = f"{OWN}, older client", f"{PEER}, older client"
 COLUMNS = (
@@ -34,7 +35,7 @@ COLUMNS = (
 )
 NOTES = (
     "Client and server are by hand; each gateway is a process of its own, and CPU is that of this process.",
-    "An older client has a session, and gets streams of events for answers.",
+    "An older client has a session.",
     "Ratios are taken round by round. toolpost up validates, permits, limits and records every call on disk.",
 )
 
@@ -114,6 +115,14 @@ def figure(one: dict[str, Sat], many: dict[str, Sat]) -> Figure:
         columns=COLUMNS,
         rows=[_row(name, one, many) for name in ROWS],
         targets=[
+            Target(f"{OWN} / {BY_HAND}, median", _times(one, OWN, BY_HAND), "at most", MOST_OF_FLOOR, "x"),
+            Target(
+                f"calls/s of {OWN} / {BY_HAND}, {USUAL.callers} at once",
+                1 / _times(many, OWN, BY_HAND),
+                "at least",
+                LEAST_OF_FLOOR,
+                "x",
+            ),
             Target(f"{OWN} / {PEER}, median", _times(one, OWN, PEER), "at most", 1, "x"),
             Target(f"{OWN} / {PEER}, {USUAL.callers} at once", _times(many, OWN, PEER), "at most", 1, "x"),
             Target(f"{OWN_OLDER} / {PEER_OLDER}, median", _times(one, OWN_OLDER, PEER_OLDER), "at most", 1, "x"),

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import psutil
 
@@ -17,6 +20,7 @@ from bench.mcp.endpoint import ROOT
 from bench.mcp.seats import USUAL
 
 FLOOR, FASTMCP = "bench.gateway.floor", "bench.gateway.fastmcp_proxy"
+PATIENCE_S = 30.0
 
 
 class Gateway:
@@ -48,6 +52,32 @@ def program(module: str, servers: Sequence[str]) -> Generator[Gateway]:
             yield Gateway(json.loads(process.stdout.readline())["mcp"], "", psutil.Process(process.pid))
         finally:
             process.stdin.close()
+
+
+@contextmanager
+def bridge(command: Sequence[str], url: str) -> Generator[Gateway]:
+    """Run a bridge to a server on stdio until the end; it says nothing when it is ready, so it is asked."""
+    with subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as process:
+        try:
+            _wait_for(url)
+            yield Gateway(url, "", psutil.Process(process.pid))
+        finally:
+            process.terminate()
+
+
+def _wait_for(url: str) -> None:
+    address, until = urlsplit(url), time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            socket.create_connection((address.hostname or "", address.port or 0)).close()
+        except OSError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.05)
+        else:
+            return
 
 
 @contextmanager
