@@ -34,6 +34,7 @@ async def test_the_running_gateway_is_asked(tmp_path: Path) -> None:
     assert len(shown["owners"]) == 1
 
 
+@pytest.mark.sqlite
 @pytest.mark.req("OPS-03")
 async def test_without_a_gateway_the_store_is_read_and_left_as_it_is(tmp_path: Path) -> None:
     settings = Settings(data_dir=tmp_path)
@@ -88,6 +89,7 @@ def test_the_command_tells_by_its_code_that_no_gateway_runs(toolpost: Run, home:
     assert document.json["pending"]["open"] == 1
 
 
+@pytest.mark.sqlite
 @pytest.mark.req("OPS-03")
 def test_doctor_finds_processes_that_left_calls_and_calls_without_events(toolpost: Run, home: Path) -> None:
     toolpost("tools", "call", "local.add", "--args", '{"a": 1, "b": 2}')

@@ -8,7 +8,8 @@ import pytest
 
 from tests.cli.test_full_disk import fill
 from tests.gateway.serving import Served, served
-from toolpost import tool
+from toolpost import Settings, tool
+from toolpost.cli.status import read_status
 
 pytestmark = [
     pytest.mark.programs,
@@ -26,7 +27,9 @@ async def figures(gate: Served) -> dict[str, float]:
     text = (await gate.http.get("/metrics")).text
     return {
         name: float(value)
-        for name, value in re.findall(r"^toolpost_(store_\w+|events_waiting) (\S+)$", text, re.MULTILINE)
+        for name, value in re.findall(
+            r"^toolpost_(store_\w+|events_waiting|disk_free_bytes) (\S+)$", text, re.MULTILINE
+        )
     }
 
 
@@ -36,6 +39,8 @@ async def test_a_full_disk_is_told_and_over_once_there_is_room(small_disk: Path)
         fill(small_disk)
         refused = await gate.http.post("/api/v1/calls", json={"tool": "note", "arguments": {"text": "x" * 20_000}})
         not_ready, during = await gate.http.get("/readyz"), await figures(gate)
+        status = (await gate.http.get("/api/v1/status")).json()
+        shown = await read_status(Settings(data_dir=small_disk / "data"), int(gate.url.rpartition(":")[2]))
         (small_disk / "filler").unlink()
         async with asyncio.timeout(60):
             while (again := await gate.http.get("/readyz")).status_code != 200:
@@ -47,3 +52,7 @@ async def test_a_full_disk_is_told_and_over_once_there_is_room(small_disk: Path)
     assert not_ready.json()["detail"] == "calls cannot be recorded: the disk is full"
     assert (before["store_writable"], during["store_writable"]) == (1, 0)
     assert during["store_write_failures_total"] > before["store_write_failures_total"]
+    assert during["disk_free_bytes"] < before["disk_free_bytes"]
+    assert (status["status"], status["store"]["writable"]) == ("unavailable", False)
+    assert "calls cannot be recorded: the disk is full" in status["problems"]
+    assert (shown["status"], shown["gateway"]) == ("unavailable", gate.url)
