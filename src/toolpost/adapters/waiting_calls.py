@@ -13,6 +13,7 @@ from toolpost.runtime.model_messages import model_text
 
 WAIT_S = 600.0
 """The time that a call waits for an answer, by default."""
+_LONGEST_WAIT_S = 3600.0  # of one wait in the store; `wait_s` may be infinite
 _MOST_LATE = 10_000
 _WAITING = frozenset({"open", "claimed"})
 
@@ -76,7 +77,7 @@ class BlockingCalls:
         while isinstance(outcome, Paused) and (left_s := deadline - clock.monotonic()) > 0:
             ids = [question.pending_id for question in outcome.questions]
             watched, known = ids, known if ids == watched else None
-            known = await pending.wait(ids, known, timeout_s=left_s)
+            known = await pending.wait(ids, known, timeout_s=min(left_s, _LONGEST_WAIT_S))
             actions = [await pending.get(id_) for id_ in ids]
             if any(action is None or action.status not in _WAITING for action in actions):
                 outcome = await repeat()
