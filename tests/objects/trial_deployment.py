@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ def command_of(workload: str) -> list[str]:
 
 
 @contextmanager
-def started(arguments: list[str], folder: Path, environment: dict[str, str]) -> Iterator["subprocess.Popen[str]"]:
+def started(arguments: list[str], folder: Path, environment: dict[str, str]) -> Generator["subprocess.Popen[str]"]:
     log = (folder / f"{arguments[0]}.log").open("w")
     command = [sys.executable, "-m", "toolpost", *arguments]
     with log, subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log, text=True) as process:

@@ -5,18 +5,20 @@ import logging
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
 import obstore
 import pytest
+from obstore.store import S3Store
 
 from tests.gateway.serving import served
 from tests.objects.crashing import CONTENT
 from tests.objects.server import SECRET, ObjectStorage, running
 from tests.objects.stores import NOW, collect, collect_everything, objects, open_store, rows, states
 from tests.parts import ROOT
-from toolpost import Completed, Failed, tool
+from toolpost import Completed, Failed, Settings, Toolbox, tool
 from toolpost.contracts.errors import StoreError
 from toolpost.stores.object_storage import Bucket
 from toolpost.stores.sql.content_objects import GRACE_S
@@ -211,6 +213,42 @@ async def test_a_storage_that_is_down_keeps_deleted_objects_for_the_next_attempt
 
     assert (during, rows(tmp_path), objects(storage, prefix)) == ({"deleted": 1}, [], [])
     assert "1 deleted contents stay until the next attempt: object storage" in caplog.text
+
+
+async def test_objects_that_are_gone_already_do_not_keep_others(
+    tmp_path: Path, storage: ObjectStorage, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delete, asked = obstore.delete_async, list[int]()
+
+    async def as_other_storages(store: S3Store, names: Sequence[str]) -> None:
+        asked.append(len(names))
+        if len(names) > 1:
+            raise FileNotFoundError("Object at location x not found")
+        await delete(store, names)
+
+    async with open_store(tmp_path, storage.place(prefix)) as store:
+        for text in (b"one", b"two", b"three"):
+            await store.artifacts.put(text, artifact(run_id="run_1"))
+        storage.store().delete(storage.names(prefix)[1])
+        await _delete(tmp_path, "run_1")
+        monkeypatch.setattr(obstore, "delete_async", as_other_storages)
+        await collect_everything(store)
+
+    assert (asked, rows(tmp_path), objects(storage, prefix)) == ([3, 1, 1, 1], [], [])
+
+
+async def test_a_command_collects_what_an_earlier_one_has_left(
+    tmp_path: Path, storage: ObjectStorage, prefix: str
+) -> None:
+    async with open_store(tmp_path, storage.place(prefix)) as store:
+        await store.artifacts.put(b"left", artifact(run_id="run_1"))
+        await _delete(tmp_path, "run_1")
+        await collect(store, hours=0)
+
+    async with Toolbox(settings=Settings(data_dir=tmp_path, artifacts=storage.place(prefix))):
+        pass  # long after
+
+    assert (rows(tmp_path), objects(storage, prefix)) == ([], [])
 
 
 async def test_an_object_that_was_cut_short_or_replaced_is_not_read(

@@ -71,7 +71,7 @@ class Recovery:
     async def start(self) -> None:
         """Recover the calls of earlier processes, then repeat in the background."""
         await self.sweep()
-        if self.data.is_limited:  # otherwise there is little to delete, and no program waits for it
+        if self.data.is_pruned_first:  # otherwise there is little to delete, and no program waits for it
             await self.prune()
         self._task = asyncio.get_running_loop().create_task(self._watch())
 

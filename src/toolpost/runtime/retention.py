@@ -17,17 +17,24 @@ class StoredData:
     """
 
     def __init__(
-        self, store: Store, agents: AgentRecords | None, retention: Retention, clock: Clock = SYSTEM_CLOCK
+        self,
+        store: Store,
+        agents: AgentRecords | None,
+        retention: Retention,
+        clock: Clock = SYSTEM_CLOCK,
+        *,
+        has_objects: bool = False,
     ) -> None:
         self._store = store
         self._agents = agents
         self._retention = retention
         self._now = clock.wall
+        self._has_objects = has_objects
 
     @property
-    def is_limited(self) -> bool:
-        """Whether records are deleted by age or size."""
-        return self._retention != Retention()
+    def is_pruned_first(self) -> bool:
+        """Whether a Toolbox prunes when it opens: with limits, or with objects that an interrupted upload has left."""
+        return self._retention != Retention() or self._has_objects
 
     async def prune(self) -> dict[str, int]:
         """Delete records beyond their retention and contents without an artifact; return how many of each kind."""

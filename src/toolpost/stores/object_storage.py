@@ -10,7 +10,7 @@ import asyncio
 import os
 import re
 from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -99,8 +99,13 @@ class Bucket:
         """Delete objects; one that does not exist counts as deleted."""
         import obstore  # noqa: PLC0415
 
-        with suppress(FileNotFoundError):
-            await self._run(lambda: obstore.delete_async(self._store, names), "delete objects")
+        try:
+            await self._run(
+                lambda: obstore.delete_async(self._store, names), "delete objects", missing=FileNotFoundError
+            )
+        except FileNotFoundError:  # not S3; others may be left
+            for name in names if len(names) > 1 else ():
+                await self.delete([name])
 
     def put_now(self, name: str, data: bytes) -> None:
         """Upload an object in a program that does nothing else meanwhile."""
@@ -121,8 +126,12 @@ class Bucket:
         """Delete objects in a program that does nothing else meanwhile."""
         import obstore  # noqa: PLC0415
 
-        with self._explained("delete objects"), suppress(FileNotFoundError):
-            obstore.delete(self._store, names)
+        try:
+            with self._explained("delete objects", missing=FileNotFoundError):
+                obstore.delete(self._store, names)
+        except FileNotFoundError:
+            for name in names if len(names) > 1 else ():
+                self.delete_now([name])
 
     def check(self) -> None:
         """Raise StoreError if the bucket cannot be listed."""
@@ -131,8 +140,10 @@ class Bucket:
         with self._explained("list objects"):
             obstore.list_with_delimiter(self._store, "check")  # pyright: ignore[reportUnknownMemberType] - of Arrow
 
-    async def _run(self, request: Callable[[], Awaitable[T]], action: str) -> T:
-        with self._explained(action):
+    async def _run(
+        self, request: Callable[[], Awaitable[T]], action: str, *, missing: type[Exception] = StoreError
+    ) -> T:
+        with self._explained(action, missing=missing):
             async with asyncio.timeout(TRANSFER_S):
                 return await request()
 
@@ -143,8 +154,6 @@ class Bucket:
         try:
             yield
         except FileNotFoundError as error:
-            if missing is FileNotFoundError and _CODE.search(str(error)) is None:
-                raise
             if missing is FileNotFoundError and "NoSuchBucket" not in str(error):
                 raise FileNotFoundError(str(self.place)) from None
             raise self._explain(error, action) from None

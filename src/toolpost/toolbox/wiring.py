@@ -134,7 +134,8 @@ async def open_parts(inputs: ToolboxInputs, closing: AsyncExitStack) -> ToolboxP
 
     store = inputs.store or await _open_store(settings, clock, closing)  # a store that was given is closed by its owner
     agents = None if settings.data_dir is None else AgentFiles(settings.data_dir)
-    data = StoredData(store, agents, settings.retention.to_retention(), clock)
+    has_objects = settings.artifacts is not None
+    data = StoredData(store, agents, settings.retention.to_retention(), clock, has_objects=has_objects)
     closing.enter_context(redacted_logs(redactor))
     router = ToolRouter.create(
         registry,
