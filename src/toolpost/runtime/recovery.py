@@ -305,7 +305,8 @@ class Recovery:
         settled it: the call may have happened.
         """
         asked = await self._store.pending.list(tenant=action.asked_by.tenant, status=None, call_id=action.call_id)
-        later = [one for one in asked if one.id != action.id and action.question.key in one.answers]
+        unanswered = action.answer is None  # claimed by the restore of a backup: the unknown outcome decides
+        later = [one for one in asked if one.id != action.id and (unanswered or action.question.key in one.answers)]
         waiting = next((one for one in later if one.status == "open"), None)
         ended = next((one.outcome for one in later if has_ended(one)), None)
         if waiting is not None:
