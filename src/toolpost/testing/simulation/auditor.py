@@ -36,6 +36,7 @@ class Evidence(NamedTuple):
     unknown: int
     crowds: Sequence[str]
     disk_was_full: bool
+    has_stalls: bool
     revision_of: Callable[[PendingAction], int | None]
 
     @property
@@ -61,15 +62,31 @@ def _jobs_end(evidence: Evidence) -> Iterator[str]:
 def _calls_end_once(evidence: Evidence) -> Iterator[str]:
     """Every request of a call has exactly one end, unless the call waits for a person.
 
-    A nested call that was interrupted has an end, and may be requested again when its parent call runs again.
+    A nested call that was interrupted has an end, and may be requested again when its parent call runs again. If a
+    process stalls and another one of the same run is killed, a call without an intent may also end as interrupted.
     """
     requests = Counter(event.call_id for event in evidence.events if event.code == EventCode.TOOL_CALL_REQUESTED)
     ends = Counter(event.call_id for event in evidence.events if event.code in _ENDS)
     waiting = {action.call_id for action in evidence.actions if action.status == "open"}
+    if evidence.has_stalls:
+        ends -= Counter(_interrupted_again(evidence))
     for call_id, requested in requests.items():
         expected = requested - (call_id in waiting)
         if ends[call_id] != expected:
             yield f"{call_id}: {ends[call_id]} ends instead of {expected}"
+
+
+def _interrupted_again(evidence: Evidence) -> set[str]:
+    """Return the calls that ended as interrupted before they ended by themselves, without an effect."""
+    interrupted, again = set[str](), set[str]()
+    for event in evidence.events:
+        if event.code not in _ENDS:
+            continue
+        if event.call_id in interrupted:
+            again.add(event.call_id)
+        elif event.payload.get("error_code") == "interrupted":
+            interrupted.add(event.call_id)
+    return again - {effect.call_id for effects in evidence.ledger.effects.values() for effect in effects}
 
 
 def _log_is_whole(evidence: Evidence) -> Iterator[str]:

@@ -272,6 +272,7 @@ class World:
             unknown=len(approver.unknown),
             crowds=[] if self.faults.stalls else self.workload.crowds,  # a stalled process continues its calls
             disk_was_full=self.faults.full_disks > 0,
+            has_stalls=self.faults.stalls > 0,
             revision_of=self._revision_of,
         )
 
