@@ -166,7 +166,9 @@ class StoredObjects:
             raise
         if not done:
             await self._bucket.delete([name])
-            raise StoreError(f"object storage {self._bucket.place}: the upload took too long; try again")
+            raise StoreError(
+                f"object storage {self._bucket.place}: the upload took too long, and the content was not stored"
+            )
 
     async def _reencrypt_one(self, old: str, chunk: int, content: ArtifactContent) -> None:
         """Replace an object by one of the newest key."""
