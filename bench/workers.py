@@ -30,7 +30,7 @@ from toolpost.runtime.jobs import call_job
 ITEMS, ITEM_S, SLOTS = 400, 0.05, 4
 LATENCIES, IDLE_S = 200, 20.0
 DAY_S = 86_400.0
-WORKERS, PAYMENTS = 3, 5  # every fifth job is a payment, which must not be repeated
+WORKERS, JOBS, PAYMENTS = 3, 20, 5  # jobs between two kills; every fifth job is a payment, which must not be repeated
 ANSWERED = 100
 
 
@@ -130,10 +130,10 @@ async def kills(url: str, folder: Path, count: int) -> None:
         workers = [Worker(deployment.config, (), {}) for _ in range(WORKERS)]
         try:
             for _ in range(count):
-                for _ in range(4):
+                for _ in range(JOBS):
                     name = f"{'pay' if len(names) % PAYMENTS == 0 else 'read'}-{len(names)}"
                     is_payment = name.startswith("pay")
-                    await box.engine.enqueue(job(name, "local.pay" if is_payment else "local.fetch", seconds=0.5))
+                    await box.engine.enqueue(job(name, "local.pay" if is_payment else "local.fetch", seconds=1.5))
                     names.append(name)
                 victim = dice.randrange(WORKERS)
                 await asyncio.to_thread(_wait_until_ready, workers[victim])
@@ -141,6 +141,8 @@ async def kills(url: str, folder: Path, count: int) -> None:
                 workers[victim].kill()
                 workers[victim].stop()
                 workers[victim] = Worker(deployment.config, (), {})
+                print(".", end="", flush=True)
+            print()
             killed_s = time.perf_counter() - began
             outcomes = {name: await outcome_of(box, name) for name in names}
             while None in outcomes.values() and time.perf_counter() - began < killed_s + 180:

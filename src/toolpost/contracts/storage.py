@@ -373,7 +373,7 @@ class PendingStore(Protocol):
         ...
 
     async def take_claim(self, pending_id: str) -> PendingAction | None:
-        """Take a claimed action that no running process owns; None if the action does not exist."""
+        """Take a claimed action that no process has taken; None if there is no such action."""
         ...
 
     async def settle(

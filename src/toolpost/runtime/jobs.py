@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("toolpost.runtime")
 _MOST_ATTEMPTS = 5  # of a job that may itself crash its process
+_MOST_TRIES = 60  # while the store is unavailable
 _LOOK_S = 0.5
 _STORE_RETRY_S = 1.0
 # An earlier attempt has the key of the call, until its outcome, or the question about it, is stored.
@@ -88,10 +89,11 @@ class JobRunner:
                 raise ToolExecutionError(f"job {job.id!r} cannot be run: {reason}", code="job_unreadable")
 
     async def _call(self, job: Job) -> Outcome | None:
+        body, tries = job.body, 0
         while True:
-            if job.attempts > 1 and await self._is_settled(job):
+            if (job.attempts > 1 or tries) and await self._is_settled(job):
                 return None
-            body = job.body
+            tries += 1
             outcome = await self._router.call(
                 body["tool"],
                 body["arguments"],
@@ -102,10 +104,15 @@ class JobRunner:
                 context=ToolContext(caller=body.get("caller", "")),
                 session=body.get("session"),
             )
-            is_held = isinstance(outcome, Failed) and outcome.error.error_code in _HELD
-            if job.attempts == 1 or not is_held:
+            if not isinstance(outcome, Failed) or not self._is_temporary(job, outcome.error, tries):
                 return outcome
             await asyncio.sleep(_LOOK_S)
+
+    def _is_temporary(self, job: Job, error: ToolError, tries: int) -> bool:
+        """Return whether a call failed because of an earlier attempt, or because the store was unavailable."""
+        if isinstance(error, StoreError):
+            return tries < _MOST_TRIES
+        return job.attempts > 1 and error.error_code in _HELD
 
     async def _is_settled(self, job: Job) -> bool:
         """Wait until the calls of an earlier attempt are recovered; return whether the run needs no other call."""
@@ -123,10 +130,7 @@ class JobRunner:
 
     async def _continue(self, job: Job, pending_id: str) -> Outcome | None:
         action = await self._store.pending.take_claim(pending_id)
-        if action is None:  # it is settled, or a running process carries it out
-            return None
-        if job.attempts > 1:
-            await self._recovery.resume_claimed(action)
+        if action is None:  # it is settled, or was taken before; recovery adopts it after a crash
             return None
         with suppress(ToolError):
             await self._router.await_tool(action.tool_name)

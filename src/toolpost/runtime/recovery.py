@@ -67,6 +67,7 @@ class Recovery:
         self._intents: list[JournalEntry] = []
         self._claims: list[PendingAction] = []
         self._task: asyncio.Task[None] | None = None
+        self._sweeping = asyncio.Lock()
 
     async def start(self) -> None:
         """Recover the calls of earlier processes, then repeat in the background."""
@@ -107,7 +108,11 @@ class Recovery:
                     self._router.inflight.cancel(target, tenant=request.tenant, before=request.at)
 
     async def sweep(self) -> None:
-        """Expire pending actions and recover the calls of terminated processes."""
+        """Expire pending actions and recover the calls of terminated processes; one sweep at a time."""
+        async with self._sweeping:
+            await self._sweep()
+
+    async def _sweep(self) -> None:
         self._unanswered += await self._store.pending.expire(self._clock.wall())
         await _handle(self._unanswered, self._end_unanswered)
         # First, because events of this process would make it the owner of these runs.
@@ -118,7 +123,7 @@ class Recovery:
         await _handle(self._intents, self._recover_intent)
         self._claims += [*self._waiting, *await self._store.pending.adopt_claims()]
         self._waiting.clear()
-        await _handle(self._claims, self.resume_claimed)
+        await _handle(self._claims, self._resume_claimed)
         await _handle(self._orphans, self._end_calls)
         self._orphans, self._running = self._running, []
         await self._resume_waiting()
@@ -274,7 +279,7 @@ class Recovery:
             paused = outcome_to_dict(await paused_outcome(self._store.pending, action))
             await self._store.idempotency.settle(action.asked_by, action.idempotency_key, paused)
 
-    async def resume_claimed(self, action: PendingAction) -> None:
+    async def _resume_claimed(self, action: PendingAction) -> None:
         """Resume a claimed action after its process has terminated, from its state in the journal."""
         if action.status != "claimed":
             await self._end_unanswered(action)

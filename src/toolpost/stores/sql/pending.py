@@ -39,7 +39,10 @@ _LIST = f"SELECT {COLUMNS} FROM pending WHERE TRUE"  # noqa: S608
 _BEFORE = " AND (created_at, rowid) < (SELECT created_at, rowid FROM pending WHERE id = :before{})"
 _NEWEST_FIRST = " ORDER BY created_at DESC, rowid DESC LIMIT :limit"
 # The process that claims an action owns it until the action is settled.
-_CLAIMANT = "SELECT owner FROM pending WHERE id = :id AND status = 'claimed' FOR UPDATE"
+# A claim of a process that has ended is adopted with the others, after the intent of its call was handled.
+_TAKE_CLAIM = f"""
+UPDATE pending SET owner = :owner WHERE id = :id AND status = 'claimed' AND owner IS NULL RETURNING {COLUMNS}
+"""  # noqa: S608
 _CLAIMANTS = "SELECT DISTINCT owner FROM pending WHERE owner IS NOT NULL"
 # Only after the intent of the call has been handled: of two processes that recover concurrently, one could otherwise
 # create a question about the call while the other runs it again.
@@ -197,14 +200,9 @@ class SQLPendingStore:
 
     async def take_claim(self, pending_id: str) -> PendingAction | None:
         def work(db: SQLConnection) -> PendingAction | None:
-            row = db.execute(_CLAIMANT, {"id": pending_id}).fetchone()
-            if row is None or (row[0] is not None and not db.ended([row[0]])):
-                return None
-            db.execute("UPDATE pending SET owner = :owner WHERE id = :id", {"id": pending_id, "owner": me})
-            taken = db.execute(_GET, {"id": pending_id}).fetchone()
+            taken = db.execute(_TAKE_CLAIM, {"id": pending_id, "owner": self._shared.owner_id}).fetchone()
             return None if taken is None else self._rows.action(taken)
 
-        me = self._shared.owner_id
         return await self._shared.write(work)
 
     async def settle(
