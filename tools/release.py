@@ -26,7 +26,10 @@ REQUIRED_FILES = {
     "toolpost/documents/sources/mcp.md",
     "toolpost/py.typed",
 }
-EXTRAS = "arrow,dev,gateway,graphql,http,keyring,langchain,mcp,oauth,postgres,search,testing,websocket,workflow"
+EXTRAS = (
+    "arrow,dev,gateway,graphql,http,keyring,langchain,mcp,oauth,objects,postgres,scale,search,testing,"
+    "websocket,workflow"
+)
 BUILD_TOOLS = ("hatchling", "cyclonedx-bom")
 
 
