@@ -125,7 +125,8 @@ class OutcomeRecorder:
     ) -> None:
         """Write an outcome when the store is available again; a known result must not become a question."""
         if attempt.journaled and attempt.owner != self._journal.owner_id:
-            raise TakenOverError("this process lost its lease, so another process may have taken the call over")
+            call_id = attempt.request.call_id
+            raise TakenOverError(f"this process lost its lease, so another process may have taken over {call_id}")
         if attempt.journaled and await self._journal.find(attempt.request.call_id, "") is None:
             attempt.journaled = False  # the intent was never written
         await self._write(attempt, outcome, data)
