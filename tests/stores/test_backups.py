@@ -22,6 +22,7 @@ from toolpost import Paused
 from toolpost.contracts.clock import Clock
 from toolpost.contracts.errors import StoreError
 from toolpost.stores.backups import back_up, restore
+from toolpost.testing.stores.jobs import job
 from toolpost.testing.stores.samples import artifact
 
 
@@ -220,3 +221,26 @@ async def test_an_artifact_without_its_content_is_reported(before: Kept, tmp_pat
     done = back_up(before.place.backend, before.options, tmp_path / "backup.zip")
 
     assert (done.missing, done.deleted, done.manifest.rows["artifacts"]) == ([lost.sha256], 0, 1)
+
+
+async def test_background_work_that_was_open_has_failed_and_is_not_run(
+    before: Kept, after: Kept, tmp_path: Path
+) -> None:
+    async with before.open() as box:
+        for name in ("waits", "runs"):
+            await box.engine.enqueue(job(name))
+        await box.store.jobs.begin("run:runs:0")
+        archive = tmp_path / "jobs.zip"
+        back_up(before.place.backend, before.place.options, archive)
+    after.take_key(before)
+    after.restore(archive)
+
+    async with after.open() as box:
+        ended = [await box.store.jobs.of_run(name, tenant="acme") for name in ("waits", "runs")]
+        depth = await box.engine.depth()
+    assert [one is not None and one.status for one in ended] == ["failed", "failed"]
+    assert [one is not None and one.outcome and one.outcome["error"]["error_code"] for one in ended] == [
+        "interrupted",
+        "interrupted",
+    ]
+    assert {(one.waiting, one.running) for one in depth} == {(0, 0)}
