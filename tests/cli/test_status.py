@@ -71,7 +71,7 @@ async def test_another_program_on_the_port_gets_no_token(tmp_path: Path) -> None
 
 
 async def test_a_folder_in_memory_has_no_status() -> None:
-    with pytest.raises(ToolError, match="there is no data folder"):
+    with pytest.raises(ToolError, match="without a data folder"):
         await read_status(Settings(data_dir=None), 1)
 
 
@@ -83,7 +83,7 @@ def test_the_command_tells_by_its_code_that_no_gateway_runs(toolpost: Run, home:
     text, document = toolpost("status", "--port", "1"), toolpost("status", "--port", "1", "--json")
 
     assert (new.code, text.code, document.code) == (4, 4, 4)
-    assert "there is no data yet: `toolpost up` starts a gateway" in new.err
+    assert "the store has no data yet: `toolpost up` starts a gateway" in new.err
     assert "no gateway answers; this is the status of the store" in text.out
     assert "1, the oldest for" in text.out
     assert document.json["pending"]["open"] == 1

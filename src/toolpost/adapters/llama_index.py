@@ -120,7 +120,7 @@ class LlamaIndexTool(FunctionTool):  # type: ignore[misc, unused-ignore]
 
 
 class _Never(Event):  # type: ignore[misc, unused-ignore]
-    """An event that nobody sends."""
+    """An event that is never sent."""
 
 
 class _Metadata(ToolMetadata):  # type: ignore[misc, unused-ignore]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from toolpost.agents.agent_model import CONTEXT_TOKENS, AgentModel, reply_text
+from toolpost.agents.answer_watch import AnswerWatch
 from toolpost.agents.catalogs import agent_registry, has_effects
 from toolpost.agents.conversation import (
     CANCELLED,
@@ -37,7 +38,6 @@ from toolpost.catalog.threads import run_in_thread
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import (
     PauseSignal,
-    StoreError,
     ToolCancelledError,
     ToolClientError,
     ToolConflictError,
@@ -58,11 +58,12 @@ from toolpost.stores.agent_records.folders import TASK_FOLDER
 from toolpost.stores.agent_records.task_logs import RESTARTED, LoggedTask, TaskLogs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from toolpost.contracts.chat import ChatModel, ModelReply
     from toolpost.contracts.spec import ToolSpec
     from toolpost.contracts.storage import EventSink
+    from toolpost.policy.redaction import Redactor
     from toolpost.toolbox.box import Toolbox
 
 _log = logging.getLogger("toolpost.agents")
@@ -77,8 +78,6 @@ _MAX_STORED_TASKS = 1000
 _MOST_ADOPTED = 200
 _MOST_RESTARTS = 3  # of a task that may itself crash the process
 _PATIENCE_S = 1.0
-_FIRST_LOOK_S, _LAST_LOOK_S = 0.1, 10.0
-_RETRY_S = 1.0
 
 
 class _Suspended:
@@ -139,8 +138,9 @@ class Agent:
         self._background = BackgroundTasks()
         self._tasks: OrderedDict[str, Task] = OrderedDict()
         self._stopping = False
-        self._watching: list[asyncio.Task[None]] = []
-        self._suspended = asyncio.Event()
+        self._answers = AnswerWatch(
+            box.store.pending, suspended=partial(_suspended, self._tasks), take=self._take_answers
+        )
 
     @property
     def tasks(self) -> list[Task]:
@@ -251,10 +251,11 @@ class Agent:
         """
         self._stopping = True
         working = [task.work for task in self._tasks.values() if task.work is not None and not task.work.done()]
-        for work in (*working, *self._watching):
+        await self._answers.stop()
+        for work in working:
             work.cancel()
-        await asyncio.gather(*working, *self._watching, return_exceptions=True)
-        for task in [task for task in self._tasks.values() if task.state == "suspended"]:
+        await asyncio.gather(*working, return_exceptions=True)
+        for task in _suspended(self._tasks):
             if task.log is None:
                 self._fail(task, ToolCancelledError("the agent was stopped"))
             task.ended.set()
@@ -335,7 +336,7 @@ class Agent:
         if task.waiting:
             self._suspend(task)
             return SUSPENDED
-        self._check_limits(task)
+        _check_limits(task)
         return None
 
     async def _take_answer(self, task: Task, reply: ModelReply) -> str:
@@ -350,18 +351,9 @@ class Agent:
 
     async def _make_calls(self, task: Task, calls: list[PlannerCall]) -> str | None:
         """Make the calls of a reply; return the result of a task that is finished despite an error."""
-        self._check_limits(task)  # beyond them, the results of these calls would not be read
+        _check_limits(task)  # beyond them, the results of these calls would not be read
         failed = await self._act(task, calls)
         return await self._reflect(task, failed) if failed and not task.waiting else None
-
-    def _check_limits(self, task: Task) -> None:
-        conversation = task.conversation
-        if conversation.mistakes >= _REPAIR_ATTEMPTS:
-            raise ToolExecutionError(
-                f"the language model's calls cannot be used: {conversation.problem}", code="no_answer"
-            )
-        if used := conversation.used_up(task.seconds):
-            raise ToolExecutionError(f"the task has used up its budget ({used})", code="budget_exhausted")
 
     async def _act(self, task: Task, calls: list[PlannerCall]) -> list[ActionResult]:
         """Run calls concurrently, as far as the executor permits; return the failed ones."""
@@ -438,9 +430,7 @@ class Agent:
         reason = "need_more_info" if task.needs_info else "waiting_for_person"
         facts = {"reason": reason, "waiting": [waiting.to_dict() for waiting in task.waiting]}
         self._recorder.record(task, EventCode.TASK_SUSPENDED, facts)
-        self._suspended.set()
-        if not self._watching:
-            self._watching.append(asyncio.get_running_loop().create_task(self._watch_answers()))
+        self._answers.add()
 
     def _give_info(self, task: Task, text: str) -> None:
         """Give a suspended task the information that it waits for."""
@@ -456,40 +446,6 @@ class Agent:
         task.state, task.began = "running", time.monotonic()
         self._recorder.record(task, EventCode.TASK_RESUMED, {"reason": "answered"})
         task.work = self._background.start(self._work(task, continues=True))
-
-    async def _watch_answers(self) -> None:
-        """Continue tasks when their questions are answered, in any process; one coroutine does this for all tasks."""
-        known, look_s = None, _FIRST_LOOK_S
-        while True:
-            self._suspended.clear()
-            suspended = [task for task in self._tasks.values() if task.state == "suspended"]
-            ids = sorted({one.pending_id for task in suspended for one in task.waiting if one.pending_id})
-            try:
-                before, known = known, await self._wait_for_change(ids, known, timeout_s=look_s)
-                # Checked again soon after a change: a call that waited for the answered one resumes first.
-                look_s = min(look_s * 2, _LAST_LOOK_S) if known is before else _FIRST_LOOK_S
-                for task in suspended:
-                    await self._take_answers(task)
-            except StoreError as error:
-                _log.warning("the answers of tasks cannot be read: %s", error)
-                await asyncio.sleep(_RETRY_S)
-
-    async def _wait_for_change(self, ids: Sequence[str], known: object, *, timeout_s: float) -> object:
-        """Wait until a question is answered, or another task is suspended."""
-        loop = asyncio.get_running_loop()
-        more = loop.create_task(self._suspended.wait())
-        waits: set[asyncio.Task[Any]] = {more}
-        changed: asyncio.Task[object] | None = None
-        if ids:
-            changed = loop.create_task(self._box.store.pending.wait(ids, known, timeout_s=timeout_s))
-        try:
-            if changed is not None:
-                waits.add(changed)
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-            return changed.result() if changed is not None and changed.done() else None
-        finally:
-            for one in waits:
-                one.cancel()
 
     async def _take_answers(self, task: Task) -> None:
         """Record the outcomes of answered calls, and continue the task after the last one."""
@@ -514,7 +470,7 @@ class Agent:
         self._recorder.record(task, EventCode.TASK_COMPLETED, {"result": result, "iterations": task.context.iteration})
         task.ended.set()
         if self._reflector is not None and self._reflector.should_reflect(task.context):
-            self._background.start(self._reflect_afterwards(task, self._reflector))
+            self._background.start(_reflect_afterwards(task, self._reflector, self._recorder, self._box.redactor))
 
     def _fail(self, task: Task, error: ToolError) -> None:
         error.conceal(self._box.redactor.message)
@@ -523,19 +479,6 @@ class Agent:
         task.conversation.messages = close_tool_calls(task.conversation.messages)
         self._recorder.record(task, EventCode.TASK_FAILED, error_facts(error))
         task.ended.set()
-
-    async def _reflect_afterwards(self, task: Task, reflector: PostTaskReflector) -> None:
-        """Reflect on a task that has ended; a failure does not change the task."""
-        try:
-            reflection = await reflector.run(task.context)
-        except Exception as raised:  # noqa: BLE001 - the task has completed; any error is only logged
-            error = failure_of(raised, "")
-            error.conceal(self._box.redactor.message)
-            _log.warning("the reflection on task %s failed: %s", task.id, error)
-            self._recorder.record(task, EventCode.REFLECTION_FAILED, error_facts(error))
-        else:
-            facts = {"assessment": reflection.assessment, "tool_calls_count": reflection.tool_calls_count}
-            self._recorder.record(task, EventCode.REFLECTION_COMPLETE, facts)
 
     def _restore(self, task_id: str) -> Task:
         """Restore a task from its log; raise ToolClientError if there is none."""
@@ -550,6 +493,34 @@ class Agent:
         task.log = log
         task.state = "completed" if logged.status == "completed" else "failed"
         return task
+
+
+def _suspended(tasks: Mapping[str, Task]) -> list[Task]:
+    return [task for task in tasks.values() if task.state == "suspended"]
+
+
+def _check_limits(task: Task) -> None:
+    conversation = task.conversation
+    if conversation.mistakes >= _REPAIR_ATTEMPTS:
+        raise ToolExecutionError(f"the language model's calls cannot be used: {conversation.problem}", code="no_answer")
+    if used := conversation.used_up(task.seconds):
+        raise ToolExecutionError(f"the task has used up its budget ({used})", code="budget_exhausted")
+
+
+async def _reflect_afterwards(
+    task: Task, reflector: PostTaskReflector, recorder: TaskRecorder, redactor: Redactor
+) -> None:
+    """Reflect on a task that has ended; a failure does not change the task."""
+    try:
+        reflection = await reflector.run(task.context)
+    except Exception as raised:  # noqa: BLE001 - the task has completed; any error is only logged
+        error = failure_of(raised, "")
+        error.conceal(redactor.message)
+        _log.warning("the reflection on task %s failed: %s", task.id, error)
+        recorder.record(task, EventCode.REFLECTION_FAILED, error_facts(error))
+    else:
+        facts = {"assessment": reflection.assessment, "tool_calls_count": reflection.tool_calls_count}
+        recorder.record(task, EventCode.REFLECTION_COMPLETE, facts)
 
 
 def _interrupted_calls(task: Task, messages: Sequence[dict[str, Any]]) -> list[PlannerCall]:

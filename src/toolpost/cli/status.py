@@ -56,7 +56,7 @@ async def read_status(settings: Settings, port: int) -> dict[str, Any]:
     """Return the status that the gateway on a port of this machine reports, or that of the store if none answers."""
     inspection = await asyncio.to_thread(inspect_store, settings)
     if inspection is None:
-        return _without_gateway(settings, None, "there is no data yet: `toolpost up` starts a gateway")
+        return _without_gateway(settings, None, "the store has no data yet: `toolpost up` starts a gateway")
     address = f"http://127.0.0.1:{port}"
     try:
         await check_gateway(inspection.mac, address, port)
@@ -75,7 +75,7 @@ def inspect_store(settings: Settings) -> StoreInspection | None:
     options = store_options(settings)
     if options.data_dir is None:
         raise ToolError(
-            "there is no data folder (`data_dir: null`), so no gateway of this configuration can run", code=NO_GATEWAY
+            "without a data folder (`data_dir: null`), no gateway of this configuration can run", code=NO_GATEWAY
         )
     return find_backend(options.database).inspect(options)
 
