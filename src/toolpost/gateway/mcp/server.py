@@ -295,7 +295,10 @@ class McpServer:
         if not self._view.is_for(user):
             raise no_prompt(params.name)
         origin = self._contents.find_prompt(params.name)
-        finish = partial(self._prompt_result, origin=origin, user=user)
+
+        async def finish(outcome: Outcome) -> dict[str, Any]:
+            return await self._contents.prompt_result(self._completed(outcome, user), origin, user)
+
         return await self._relay_to(ctx, params, user, *self._contents.getting(origin, params.arguments), finish)
 
     async def _relay_to(
@@ -345,9 +348,6 @@ class McpServer:
         if isinstance(outcome, Failed) and is_refusal(outcome.error):
             raise no_resource(uri)
         return {**_LIST_CACHE, **await self._contents.read_result(self._completed(outcome, user), origin, user)}
-
-    async def _prompt_result(self, outcome: Outcome, origin: Origin, user: str) -> dict[str, Any]:
-        return await self._contents.prompt_result(self._completed(outcome, user), origin, user)
 
     def _completed(self, outcome: Outcome, user: str) -> Completed:
         """Return a completed outcome; raise any other one, because these results cannot contain errors."""
