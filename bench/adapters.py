@@ -5,9 +5,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import itertools
+import json
+import os
+import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -24,7 +27,9 @@ from pydantic_ai.toolsets import FunctionToolset
 from bench.core.figures import Column, Figure, Row, Target
 from bench.core.harness import Tick, undisturbed
 from bench.core.main import Part, measured, tell
+from bench.framework_steps import STEPS, Step, in_turn
 from bench.openapi_conversion import BASE_URL
+from tests.parts import ROOT, python_of_framework, python_of_openai_agents
 from tests.specs import no_network, octokit, real_documents
 from toolpost import Settings, Toolbox, tool
 from toolpost.adapters import langchain
@@ -38,12 +43,10 @@ from toolpost.sources.openapi.loader import read_api
 from toolpost.sources.openapi.model_view import fit_to_budget
 from toolpost.sources.openapi.spec import tool_spec
 
-Step = Callable[[], Awaitable[Any]]
-
 CALL_LIMIT = 1.25
 COLD_MS, CACHED_MS, PASSING = 500.0, 5.0, 0.99
 COMPILED = 5000
-CALLS, ROUNDS, QUICK_ROUNDS = 100, 9, 3
+ROUNDS, QUICK_ROUNDS = 9, 3
 _IDS = itertools.count()
 
 CALL_COLUMNS = (
@@ -73,9 +76,15 @@ async def _add(a: int, b: int) -> int:
     return a + b
 
 
-def measure_calls(tick: Tick, *, rounds: int = ROUNDS) -> Figure:
-    """Run a step of an agent with the framework's own tool and with ours in turn, and compare the medians."""
+def measure_calls(tick: Tick, *, rounds: int = ROUNDS, elsewhere: Sequence[str] = ()) -> Figure:
+    """Run a step of an agent with the framework's own tool and with ours in turn, and compare the medians.
+
+    `elsewhere` are frameworks with environments of their own.
+    """
     rows = asyncio.run(_call_rows(tick, rounds))
+    for framework in elsewhere:
+        rows.append(_row(STEPS[framework][0], _elsewhere(framework, rounds)))
+        tick(framework)
     return Figure(
         key="adapter_calls",
         title="A step of an agent with one call",
@@ -104,25 +113,33 @@ async def _call_rows(tick: Tick, rounds: int) -> list[Row]:
                 "box": lambda: box.call("add", {"a": 1, "b": 2}),
                 "adapter": our_step,
             }
-            took = await _in_turn(steps, rounds)
-            both = took["own"] + took["box"]
-            row = {"own_us": took["own"], "box_us": took["box"], "adapter_us": took["adapter"]}
-            rows.append({"name": name, **row, "ratio": took["adapter"] / both})
+            rows.append(_row(name, await in_turn(steps, rounds)))
             tick(name)
         return rows
 
 
-async def _in_turn(steps: dict[str, Step], rounds: int) -> dict[str, float]:
-    """The median CPU time of each step, in microseconds."""
-    took: dict[str, list[float]] = {name: [] for name in steps}
-    with undisturbed():
-        for _ in range(rounds + 1):  # the first warms up
-            for name, step in steps.items():
-                began = time.thread_time()
-                for _ in range(CALLS):
-                    await step()
-                took[name].append(1e6 * (time.thread_time() - began) / CALLS)
-    return {name: median(times[1:]) for name, times in took.items()}
+def _elsewhere(framework: str, rounds: int) -> dict[str, float]:
+    """Measure the steps of a framework in its own environment."""
+    python = python_of_openai_agents() if framework == "openai_agents" else python_of_framework(framework)
+    done = subprocess.run(
+        [str(python), "-m", "bench.framework_steps", framework, str(rounds)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+def installed_frameworks() -> list[str]:
+    """The frameworks with environments of their own that are installed: all by `make test-frameworks`."""
+    return [name for name in STEPS if name == "openai_agents" or python_of_framework(name) is not None]
+
+
+def _row(name: str, took: dict[str, float]) -> Row:
+    row = {"own_us": took["own"], "box_us": took["box"], "adapter_us": took["adapter"]}
+    return {"name": name, **row, "ratio": took["adapter"] / (took["own"] + took["box"])}
 
 
 def _graph(called: StructuredTool) -> Step:
@@ -228,8 +245,13 @@ def _provider_targets(row: Row) -> list[Target]:
 
 def parts(*, quick: bool = False, folder: Path | None = None) -> list[Part]:
     """The figures as parts of a run."""
+    elsewhere = [] if quick else installed_frameworks()
     return [
-        Part("adapter calls", 2, lambda tick: measure_calls(tick, rounds=QUICK_ROUNDS if quick else ROUNDS)),
+        Part(
+            "adapter calls",
+            2 + len(elsewhere),
+            lambda tick: measure_calls(tick, rounds=QUICK_ROUNDS if quick else ROUNDS, elsewhere=elsewhere),
+        ),
         Part("model providers", len(DIALECTS), lambda tick: measure_providers(tick, folder=folder)),
     ]
 

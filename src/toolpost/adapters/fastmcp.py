@@ -14,11 +14,10 @@ from toolpost.adapters.framework_tools import (
     FrameworkTools,
     Receive,
     describe_pause,
-    outcome_data,
     run_in_loop,
 )
 from toolpost.contracts.errors import ConfigError
-from toolpost.contracts.outcomes import OWN_META, Completed, Failed, Outcome, Paused
+from toolpost.contracts.outcomes import OWN_META, Completed, Failed, Outcome, Paused, outcome_to_dict
 from toolpost.runtime.model_messages import model_text
 from toolpost.schema.json_values import is_object
 from toolpost.schema.provider_dialects import Provider
@@ -143,9 +142,9 @@ class FastMCPTool(Tool):
         match outcome:
             case Completed():
                 content = outcome.content if is_object(outcome.content) and not outcome.artifacts else None
-                return ToolResult(text, content, {OUTCOME: outcome_data(outcome)})
+                return ToolResult(text, content, {OUTCOME: outcome_to_dict(outcome)})
             case Failed():
-                return ToolResult(text, None, {OUTCOME: outcome_data(outcome)}, is_error=True)
+                return ToolResult(text, None, {OUTCOME: outcome_to_dict(outcome)}, is_error=True)
             case Paused():
                 return ToolResult(text, None, {OUTCOME: describe_pause(outcome, self._calls, call_id)}, is_error=True)
 

@@ -6,11 +6,9 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from toolpost.adapters.framework_tools import (
     ANY_PROVIDER,
@@ -18,10 +16,9 @@ from toolpost.adapters.framework_tools import (
     FrameworkTools,
     block_in_loop,
     describe_pause,
-    outcome_data,
 )
 from toolpost.contracts.errors import ConfigError, ToolError
-from toolpost.contracts.outcomes import Completed, Failed, Outcome, Paused
+from toolpost.contracts.outcomes import Completed, Failed, Outcome, Paused, outcome_to_dict
 from toolpost.runtime.model_messages import model_text
 from toolpost.schema.provider_dialects import Provider
 
@@ -121,10 +118,17 @@ class HaystackHook:
         self._thread = thread
 
     def run(self, state: State) -> None:
-        if self._tools:
-            block_in_loop(next(iter(self._tools.values())).box, self.run_async(state))
+        waiting = self._begin(state)
+        if waiting is not None:
+            block_in_loop(self._tools[waiting.tool_calls[0].tool_name].box, self._settle(waiting, state))
 
     async def run_async(self, state: State) -> None:
+        waiting = self._begin(state)
+        if waiting is not None:
+            await self._settle(waiting, state)
+
+    def _begin(self, state: State) -> ChatMessage | None:
+        """Do everything but calls, in the context of the run; return the message of calls that have to be settled."""
         messages: list[ChatMessage] = state.data["messages"]
         match self._point:
             case "before_tool":
@@ -132,7 +136,8 @@ class HaystackHook:
             case "after_tool":
                 self._set_aside(messages, state)
             case _ if messages[-1].tool_calls and _META in messages[-1].meta:
-                await self._settle(messages[-1], state)
+                return messages[-1]
+        return None
 
     def _step(self, calls: Sequence[ToolCall], state: State) -> _Step:
         context = state.data["hook_context"]
@@ -142,15 +147,17 @@ class HaystackHook:
         """Move the calls of a step that wait behind its results."""
         step = _STEP.get()
         outcomes = {} if step is None else step.outcomes
-        for message in messages:
-            result = message.tool_call_result
-            if result is not None and result.origin.id in outcomes:
-                message.meta.setdefault(_META, outcome_data(outcomes[result.origin.id]))
+        at = next(index for index in reversed(range(len(messages))) if messages[index].tool_calls)
+        results: list[ChatMessage] = []
+        for message in messages[at + 1 :]:
+            outcome = outcomes.get(message.tool_call_result.origin.id)
+            if outcome is not None:
+                message.meta[_META] = outcome_to_dict(outcome)
+            if not isinstance(outcome, Paused):
+                results.append(message)
         waits = {call_id for call_id, outcome in outcomes.items() if isinstance(outcome, Paused)}
         if not waits:
             return
-        at = max(index for index, message in enumerate(messages) if message.tool_calls)
-        results = [one for one in messages[at + 1 :] if one.tool_call_result.origin.id not in waits]
         moved = [call for call in messages[at].tool_calls if call.id in waits]
         asked = ChatMessage.from_assistant(tool_calls=moved, meta={_META: []})
         kept = [_without(messages[at], waits)] if results or messages[at].text else []
@@ -172,7 +179,7 @@ class HaystackHook:
             return
         results = [
             ChatMessage.from_tool(
-                model_text(outcome), call, isinstance(outcome, Failed), {_META: outcome_data(outcome)}
+                model_text(outcome), call, isinstance(outcome, Failed), {_META: outcome_to_dict(outcome)}
             )
             for (call, _), outcome in zip(calls, outcomes, strict=True)
         ]
@@ -184,27 +191,29 @@ class _Step:
     """The calls of one message, which the framework runs without their ids, and their outcomes."""
 
     def __init__(self, calls: Sequence[ToolCall], context: Mapping[str, Any], thread: str | None) -> None:
-        self._ids: defaultdict[str, deque[str | None]] = defaultdict(deque)
+        self._left = list(calls)
         self._context = context
         self._thread = thread
         self.outcomes: dict[str, Outcome] = {}
-        for call in calls:
-            self._ids[_key(call.tool_name, call.arguments)].append(call.id)
 
     async def call(self, tool: FrameworkTool, arguments: dict[str, Any]) -> Outcome:
         """Make one of the calls; those that are equal may be made in any order."""
-        call_id = self._ids[_key(tool.name, arguments)].popleft()
+        call_id = self._claim(tool.name, arguments)
         outcome = await tool.call(arguments, call_id=call_id, thread=self._thread, context=self._context)
         if call_id is not None:
             self.outcomes[call_id] = outcome
         return outcome
 
+    def _claim(self, name: str, arguments: dict[str, Any]) -> str | None:
+        """Return the id of a call, once; None if the state of the run has changed its arguments."""
+        for call in self._left:
+            if call.tool_name == name and call.arguments == arguments:
+                self._left.remove(call)
+                return cast("str | None", call.id)
+        return None
+
 
 _STEP: ContextVar[_Step | None] = ContextVar("step", default=None)
-
-
-def _key(name: str, arguments: dict[str, Any]) -> str:
-    return json.dumps([name, arguments], sort_keys=True, default=str)
 
 
 def _without(message: ChatMessage, ids: set[str]) -> ChatMessage:

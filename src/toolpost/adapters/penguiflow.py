@@ -24,7 +24,7 @@ try:
     from penguiflow.catalog import NodeSpec
     from penguiflow.node import Node
 except ImportError as missing:
-    raise ConfigError("NodeSpecs need penguiflow; run: pip install 'penguiflow[planner]'") from missing
+    raise ConfigError("NodeSpecs need penguiflow; run: pip install penguiflow") from missing
 
 if TYPE_CHECKING:
     from penguiflow.planner import ToolContext

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import PrivateAttr
 
-from toolpost.adapters.framework_tools import FrameworkTool, FrameworkTools, describe_pause, outcome_data
+from toolpost.adapters.framework_tools import FrameworkTool, FrameworkTools, describe_pause
 from toolpost.contracts.errors import ConfigError, ToolError
-from toolpost.contracts.outcomes import Failed, Outcome, Paused
+from toolpost.contracts.outcomes import Failed, Outcome, Paused, outcome_to_dict
 from toolpost.runtime.model_messages import model_text
 from toolpost.schema.provider_dialects import Provider
 
@@ -156,7 +156,7 @@ class PluginFunction(KernelFunction):  # type: ignore[misc, unused-ignore]
         """Return an outcome as data, or the pending action of a call that waits."""
         if isinstance(outcome, Paused):
             return describe_pause(outcome, self._tool, call_id)
-        return outcome_data(outcome)
+        return outcome_to_dict(outcome)
 
     def failure(self, outcome: Outcome) -> str:
         """Return the text of a failed call, as the kernel writes it."""

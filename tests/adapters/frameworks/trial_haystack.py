@@ -1,5 +1,6 @@
 """The adapter for Haystack, in an environment of its own: `make test-frameworks` runs this."""
 
+import asyncio
 import copy
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +12,7 @@ from haystack.dataclasses import ChatMessage, ToolCall
 
 from tests.adapters.frameworks.driver import Call, Driver, Result, Run
 from tests.adapters.frameworks.shelf import Shelf
-from tests.adapters.frameworks.suite import AdapterTests
+from tests.adapters.frameworks.suite import ANN, BOSS, AdapterTests
 from toolpost import Toolbox
 from toolpost.adapters.haystack import hooks, tools, waiting
 
@@ -61,3 +62,16 @@ class TestHaystack(AdapterTests):
     ) -> None:
         with pytest.raises(ValueError, match="dictionary update sequence"):  # no message may have such a call
             await driver.run(box, [Call("bad_3", "add", '{"a": 2, ')])
+
+    async def test_a_blocking_run_in_another_thread_stops_and_resumes(self, box: Toolbox, shelf: Shelf) -> None:
+        listed = await tools(box, user=ANN)
+        agent = Agent(
+            chat_generator=Scripted([Call("wipe_9", "wipe", {"disk": "sda"})]), tools=listed, hooks=hooks(listed)
+        )
+
+        result = await asyncio.to_thread(agent.run, messages=[ChatMessage.from_user("go")])
+        await box.approve(waiting(result)[0]["pending_id"], by=BOSS)
+        result = await asyncio.to_thread(agent.run, messages=result["messages"])
+
+        assert result["last_message"].text == "done"
+        assert shelf.wiped == [("sda", ANN)]
