@@ -14,7 +14,7 @@ import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -50,6 +50,9 @@ _STUCK_S = 10.0
 _RETRY_S = 1.0
 _BATCH = 200
 _CONNECTIONS = 4
+_CLEAN_S = 600.0
+_KEPT_S = 86_400.0
+_ENDED = ["SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"]
 _ALIVE = ["ENQUEUED", "DELAYED", "PENDING"]
 _COMPLETION_S = 3600
 
@@ -178,7 +181,7 @@ class _Tending:
     async def run(self, consumer: DBOSConsumer, worker: JobWorker) -> None:
         """Hand over each new job immediately, and sweep periodically; continue after errors of the database."""
         known: object = None
-        swept = float("-inf")
+        swept = cleaned = float("-inf")
         loop = asyncio.get_running_loop()
         while True:
             try:
@@ -187,6 +190,9 @@ class _Tending:
                 if loop.time() - swept >= _SWEEP_S:
                     swept = loop.time()
                     await self._sweep(consumer, worker)
+                if loop.time() - cleaned >= _CLEAN_S:
+                    cleaned = loop.time()
+                    await self._delete_ended()
                 known = await self._store.jobs.wait(known, timeout_s=_SWEEP_S)
                 loop.call_later(_OTHERS_S, consumer.ring)
             except Exception as error:  # noqa: BLE001 - DBOS and its driver raise errors of many classes
@@ -234,6 +240,18 @@ class _Tending:
         )
         alive = {one.workflow_id: one for one in found}
         await self._enqueue([job for job, id_ in zip(late, ids, strict=True) if not _will_run(alive.get(id_), job)])
+
+    async def _delete_ended(self) -> None:
+        """Delete the workflows that ended long ago; the store has their jobs."""
+        before = datetime.fromtimestamp(self._clock.wall() - _KEPT_S, UTC).isoformat()
+        while True:
+            ended = await self._client.list_workflows_async(
+                status=_ENDED, name=WORKFLOW, completed_before=before, limit=_BATCH, load_input=False, load_output=False
+            )
+            if ended:
+                await self._client.delete_workflows_async([one.workflow_id for one in ended])
+            if len(ended) < _BATCH:
+                return
 
     async def _resume_lost(self, queue: QueueName, consumer: DBOSConsumer) -> None:
         """Resume workflows of workers that have ended, and those that this worker dequeued and does not run."""
