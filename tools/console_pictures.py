@@ -1,7 +1,7 @@
 """Take the pictures of the web console for docs/console.md: `python -m tools.console_pictures [PAGE]`.
 
-The browser tests of the pages take them, of a real gateway. Those that the documentation shows are reduced to 96
-colors, which makes them a quarter as large, and kept in docs/images/console.
+The browser tests of the pages take them, of a real gateway. Those that the documentation shows are reduced to 256
+colors, which makes them smaller, and kept in docs/images/console.
 """
 
 import os
@@ -21,8 +21,9 @@ KEPT = {
     *("now", "approvals", "runs", "run", "tool", "tool-safety", "sources", "source", "source-add", "accounts"),
     *("insight", "audit", "settings", "keys", "policy", "sign-in"),
 }
-MOST_COLORS = 96
-NEAREST = 15 * 15  # the squared distance of two colors that are kept
+# The number of colors that are kept, the most frequent first, and the squared distance of two of them: grounds differ
+# little, and a rare color, such as that of a red dot, is kept if it differs much.
+STEPS = ((128, 2 * 2), (128, 15 * 15))
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _RGB, _PALETTE, _RGBA = 2, 3, 6
 
@@ -121,11 +122,16 @@ def _reduce(pixels: Pixels) -> tuple[Pixels, Pixels]:
 
 
 def _palette(colors: Pixels) -> Pixels:
-    """Return the first of these colors that differ enough, so that a rare one, such as a red dot, is among them."""
-    left, kept = colors.astype(np.int32), list[npt.NDArray[np.int32]]()
-    while len(left) and len(kept) < MOST_COLORS:
-        kept.append(left[0])
-        left = left[((left - left[0]) ** 2).sum(axis=1) > NEAREST]
+    """Return the first of these colors that differ enough, in two steps."""
+    kept = list[npt.NDArray[np.int32]]()
+    for count, nearest in STEPS:
+        left = colors.astype(np.int32)
+        for color in kept:
+            left = left[((left - color) ** 2).sum(axis=1) > nearest]
+        most = len(kept) + count
+        while len(left) and len(kept) < most:
+            kept.append(left[0])
+            left = left[((left - left[0]) ** 2).sum(axis=1) > nearest]
     return np.array(kept, np.uint8)
 
 

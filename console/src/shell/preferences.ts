@@ -2,9 +2,13 @@
 
 import { useSyncExternalStore } from 'react';
 
+import { setHours, type Hours } from '../format/time';
+
 export interface Preferences {
   theme: 'system' | 'light' | 'dark';
   density: 'compact' | 'comfortable';
+  /** 24 hours, or 12 with AM and PM. */
+  hours: Hours;
   /** Single letters as shortcuts (WCAG 2.1.4 wants that they can be turned off). */
   letterKeys: boolean;
   /** Tell about new questions by the system, while a tab is open. */
@@ -12,7 +16,7 @@ export interface Preferences {
 }
 
 const KEY = 'toolpost.preferences';
-const DEFAULTS: Preferences = { theme: 'system', density: 'compact', letterKeys: true, notifications: false };
+const DEFAULTS: Preferences = { theme: 'system', density: 'compact', hours: 'h23', letterKeys: true, notifications: false };
 
 const listeners = new Set<() => void>();
 let current = read();
@@ -32,9 +36,10 @@ export function setPreferences(change: Partial<Preferences>): void {
   for (const listener of listeners) listener();
 }
 
-/** Set theme and density on the document; styles select by them. */
+/** Set theme and density on the document, by which styles select, and how times are shown. */
 export function applyPreferences(): void {
   const { dataset } = document.documentElement;
+  setHours(current.hours === 'h12' ? 'h12' : 'h23');
   dataset.density = current.density;
   if (current.theme === 'system') delete dataset.theme;
   else dataset.theme = current.theme;

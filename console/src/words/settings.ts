@@ -12,6 +12,8 @@ export const settingsWords = {
   theme: 'Theme',
   themes: { system: 'System', light: 'Light', dark: 'Dark' },
   density: 'Density',
+  times: 'Times',
+  hours: { h23: '24 hours', h12: '12 hours' },
   densities: { compact: 'Compact', comfortable: 'Comfortable' },
   letterKeys: 'Single-letter shortcuts',
   letterKeysHint: 'Shortcuts such as J, K and A. Ctrl K and Esc always work.',

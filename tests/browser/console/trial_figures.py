@@ -2,14 +2,13 @@
 
 import statistics
 import time
-from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 from playwright.async_api import expect
 
-from tests.browser.console.conftest import Guest
+from tests.browser.console.conftest import Figure, Guest
 from tests.browser.console.desk import Desk, open_desk
 from tests.browser.console.visitor import ConsoleVisitor
 from toolpost import tool
@@ -24,9 +23,7 @@ USABLE = """() => new Promise((done) => {
 })"""
 
 
-async def test_the_first_page_can_be_used_soon(
-    desk: Desk, ann: ConsoleVisitor, guest: Guest, figure: Callable[[str], None]
-) -> None:
+async def test_the_first_page_can_be_used_soon(desk: Desk, ann: ConsoleVisitor, guest: Guest, figure: Figure) -> None:
     for number in range(20):
         await desk.asks("bank.transfer", to=f"Lamps {number} Ltd", euro=number)
     state = await (await ann.signs_in(await desk.ticket())).context.storage_state()
@@ -39,11 +36,11 @@ async def test_the_first_page_can_be_used_soon(
         await expect(tab.get_by_role("article").first).to_be_visible()
         await other.context.close()
 
-    figure(f"from the address to the list of approvals: {statistics.median(took):.0f} ms of {len(took)} (goal 1000)")
+    figure(f"from the address to the list of approvals, median of {len(took)}", statistics.median(took), 1000)
 
 
 async def test_ten_thousand_tools_are_listed_small_and_soon(
-    tmp_path: Path, closing: AsyncExitStack, figure: Callable[[str], None]
+    tmp_path: Path, closing: AsyncExitStack, figure: Figure
 ) -> None:
     async def look(number: int = 0) -> int:
         return number
@@ -65,6 +62,7 @@ async def test_ten_thousand_tools_are_listed_small_and_soon(
         ) as answer:
             size = sum([len(part) async for part in answer.aiter_raw()])
         took.append((time.perf_counter() - began) * 1000)
-    figure(f"10,000 tools as summaries: {size / 1e6:.2f} MB compressed (goal 0.5), {min(took[1:]):.0f} ms (goal 300)")
+    figure("10,000 tools as summaries, compressed", size / 1e6, 0.5, "MB")
+    figure("10,000 tools as summaries", min(took[1:]), 300)
 
     assert size < 500_000

@@ -1,14 +1,14 @@
 """What tools, servers and agents write is shown as text on every page: nothing runs, and nothing overflows."""
 
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
 import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, expect
 
-from tests.browser.console.conftest import Guest
+from tests.browser.console.conftest import Figure, Guest
 from tests.browser.console.desk import Desk, open_desk
 from tests.browser.console.visitor import ConsoleVisitor, axe, live, longest_task, overflowing
 from toolpost import ToolContext, tool
@@ -129,7 +129,7 @@ PAGES = (
 @pytest.mark.parametrize("width", [1280, 360])
 @pytest.mark.parametrize("name", PAGES)
 async def test_hostile_text_is_shown_and_nothing_of_it_runs(
-    hostile: Hostile, guest: Guest, signed_in: Any, name: str, width: int, figure: Callable[[str], None]
+    hostile: Hostile, guest: Guest, signed_in: Any, name: str, width: int, figure: Figure
 ) -> None:
     ann: ConsoleVisitor = await guest(
         hostile.desk.url, storage_state=signed_in, viewport={"width": width, "height": 800}
@@ -137,11 +137,11 @@ async def test_hostile_text_is_shown_and_nothing_of_it_runs(
     tab = await ann.opens(hostile.pages[name])
     await expect(live(tab)).to_be_visible()
     await ann.settles(tab)
-    found = [await axe(tab), await overflowing(tab)]
     longest = await longest_task(tab)
+    found = [await axe(tab), await overflowing(tab)]
     loaded = await tab.locator("iframe, object, embed, svg script, img[src^='http'], a[href^='javascript']").count()
     if longest > 100:
-        figure(f"hostile text on {name} at {width} px: a task of {longest:.0f} ms (goal 100)")
+        figure(f"hostile text on {name} at {width} px: longest task", longest, 100)
 
     assert (found, loaded) == ([[], []], 0)
     assert "\u202e" not in await tab.locator("body").inner_text()
@@ -149,7 +149,7 @@ async def test_hostile_text_is_shown_and_nothing_of_it_runs(
 
 @pytest.mark.parametrize("name", ["answer", "markdown", "raise"])
 async def test_a_hostile_result_is_shown_in_every_form_and_nothing_of_it_runs(
-    hostile: Hostile, guest: Guest, signed_in: Any, name: str, figure: Callable[[str], None]
+    hostile: Hostile, guest: Guest, signed_in: Any, name: str, figure: Figure
 ) -> None:
     ann: ConsoleVisitor = await guest(
         hostile.desk.url, storage_state=signed_in, viewport={"width": 1280, "height": 800}
@@ -157,13 +157,13 @@ async def test_a_hostile_result_is_shown_in_every_form_and_nothing_of_it_runs(
     tab = await ann.opens(f"/tools/evil.{name}")
     await tab.get_by_role("button", name="Call Ctrl").click()
     await expect(tab.get_by_text("onerror=alert(1)").last).to_be_visible()
+    longest = await longest_task(tab)
     found: list[Any] = []
     for form in await tab.get_by_role("radiogroup", name="Result").get_by_role("radio").all():
         await form.click()
         await ann.settles(tab)
         found += [await axe(tab), await overflowing(tab)]
-    longest = await longest_task(tab)
-    figure(f"a hostile result of {name}: longest task {longest:.0f} ms (goal 100)")
+    figure(f"a hostile result of {name}: longest task", longest, 100)
 
     assert json.dumps([one for one in found if one]) == "[]"
     assert await tab.locator("iframe, object, embed, img[src^='http'], a[href^='javascript']").count() == 0

@@ -4,7 +4,6 @@ import json
 import signal
 import statistics
 import time
-from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import httpx2
 import pytest
 from playwright.async_api import Page, expect
 
-from tests.browser.console.conftest import Guest
+from tests.browser.console.conftest import Figure, Guest
 from tests.browser.console.desk import Desk, open_desk
 from tests.browser.console.visitor import (
     ConsoleVisitor,
@@ -69,9 +68,7 @@ async def appeared(tab: Page, text: str) -> float:
     return found
 
 
-async def test_cards_and_resumed_calls_come_in_time(
-    desk: Desk, ann: ConsoleVisitor, figure: Callable[[str], None]
-) -> None:
+async def test_cards_and_resumed_calls_come_in_time(desk: Desk, ann: ConsoleVisitor, figure: Figure) -> None:
     tab = await ann.signs_in(await desk.ticket())
     await menu(tab, "Approvals").click()
     await expect(tab.get_by_text("Nothing waits for an answer.")).to_be_visible()
@@ -88,10 +85,7 @@ async def test_cards_and_resumed_calls_come_in_time(
         await desk.outcome(pending)
         calls.append(desk.effects[-1][2] * 1000 - await tab.evaluate("() => clicked"))
     for what, found in (("call to card", cards), ("click to resumed call", calls)):
-        figure(f"{what}: median {statistics.median(found):.0f} ms, at most {max(found):.0f} ms of {len(found)}")
-
-    assert statistics.median(cards) < OURS_MS
-    assert statistics.median(calls) < OURS_MS
+        figure(f"{what}, median of {len(found)}", statistics.median(found), OURS_MS)
 
 
 async def link_of(gateway: Gateway) -> str:
@@ -167,7 +161,7 @@ async def test_a_page_that_was_offline_shows_what_it_missed(desk: Desk, ann: Con
 
 
 async def test_what_a_hostile_tool_writes_is_shown_and_never_run(
-    tmp_path: Path, guest: Guest, closing: AsyncExitStack, figure: Callable[[str], None]
+    tmp_path: Path, guest: Guest, closing: AsyncExitStack, figure: Figure
 ) -> None:
     @tool(name="shop.hostile", side_effects="pure", desc=HOSTILE)
     async def hostile(size: int = 5_000_000) -> Any:
@@ -180,12 +174,12 @@ async def test_what_a_hostile_tool_writes_is_shown_and_never_run(
     await tab.goto(f"{desk.url}/approvals/{pending}")
     await expect(tab.get_by_text("U+202E").first).to_be_visible()
     await ann.settles(tab)
-    found = [await axe(tab), await overflowing(tab)]
     card = await longest_task(tab)
+    found = [await axe(tab), await overflowing(tab)]
     await tab.goto(f"{desk.url}/tools/shop.hostile")
     await tab.get_by_role("button", name="Call", exact=False).first.click()
     await expect(tab.get_by_text("onerror=alert(1)").last).to_be_visible()
     found += [await overflowing(tab)]
-    figure(f"longest task with an argument of 400 KB: {card:.0f} ms")
+    figure("an argument of 400 KB: longest task", card, 100)
 
     assert json.dumps(found) == "[[], [], []]"

@@ -4,7 +4,7 @@ import { useNavigate, useSearch } from '@tanstack/react-router';
 import { errorsQuery, seriesQuery, topQuery, type CallFilter, type Series } from '../../api/insight';
 import { RANGE_NAMES, zoomTo, type Range, type Window } from '../../api/windows';
 import { gatewayNow } from '../../format/clock';
-import { formatClock, formatMoment } from '../../format/time';
+import { formatClock, formatDateTime, formatMoment } from '../../format/time';
 import { Page } from '../../shell/Page';
 import { Button } from '../../ui/Button';
 import { FilterChip } from '../../ui/Chip';
@@ -128,7 +128,7 @@ function Notes({ data, hasPlots }: { data: Series; hasPlots: boolean }) {
   const isPartial = data.data_since !== null && data.data_since > data.begin;
   return (
     <p className={styles.notes}>
-      {isPartial && <span>{insightWords.dataSince(dateText(data.data_since ?? 0))}</span>}
+      {isPartial && <span>{insightWords.dataSince(formatDateTime(data.data_since ?? 0))}</span>}
       {hasPlots && <span>{insightWords.zoomHint}</span>}
     </p>
   );
@@ -170,13 +170,7 @@ function rangeWords({ range, zoom }: Window): string {
 
 function rangeText({ range, zoom }: Window): string {
   if (!zoom) return insightWords.ranges[range];
-  return insightWords.between(dateText(zoom.since), isSameDay(zoom) ? formatClock(zoom.until) : dateText(zoom.until));
-}
-
-const DATE_AND_TIME = new Intl.DateTimeFormat(undefined, { day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit', hourCycle: 'h23' });
-
-function dateText(at: number): string {
-  return DATE_AND_TIME.format(at * 1000);
+  return insightWords.between(formatDateTime(zoom.since), isSameDay(zoom) ? formatClock(zoom.until) : formatDateTime(zoom.until));
 }
 
 function isSameDay({ since, until }: { since: number; until: number }): boolean {

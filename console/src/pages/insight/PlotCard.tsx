@@ -1,5 +1,5 @@
 import { saveBlob } from '../../api/artifacts';
-import { formatMoment } from '../../format/time';
+import { formatShortWeekday, formatMoment } from '../../format/time';
 import { useNow } from '../../format/clock';
 import { Button } from '../../ui/Button';
 import { Foreign } from '../../ui/Foreign';
@@ -94,12 +94,11 @@ function PlotTable({ plot, steps }: { plot: Plot; steps: Steps }) {
   );
 }
 
-const DAY_AND_TIME = new Intl.DateTimeFormat(undefined, { weekday: 'short', hour: '2-digit', minute: '2-digit', hourCycle: 'h23' });
 const WEEK_S = 604_800;
 
 /** The clock time today, the weekday and time within a week, the date and time beyond. */
 function beginText({ begin, step }: Steps, index: number, now: number): string {
   const at = begin + index * step;
-  const time = DAY_AND_TIME.format(at * 1000);
+  const time = formatShortWeekday(at);
   return now - at > WEEK_S ? `${formatMoment(at, now)}, ${time}` : time;
 }

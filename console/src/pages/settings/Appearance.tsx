@@ -43,6 +43,15 @@ export function Appearance() {
           onChange={(density) => setPreferences({ density })}
         />
       </div>
+      <div className={styles.line}>
+        <span className={styles.label}>{say.times}</span>
+        <Segmented
+          label={say.times}
+          items={options(say.hours)}
+          value={preferences.hours}
+          onChange={(hours) => setPreferences({ hours })}
+        />
+      </div>
       <Switch
         label={say.letterKeys}
         hint={say.letterKeysHint}

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 
-import { formatAge, formatCountdown, formatDuration, formatStopwatch, urgency } from './time';
+import { formatAge, formatClock, formatCountdown, formatDuration, formatStopwatch, setHours, urgency } from './time';
 
 const MINUTE = 60;
 const HOUR = 3600;
@@ -54,5 +54,15 @@ describe('a stopwatch', () => {
     [3730, '1:02:10'],
   ])('at %d s shows %j', (seconds, shown) => {
     expect(formatStopwatch(seconds)).toBe(shown);
+  });
+});
+
+describe('a time of day', () => {
+  it('has 24 hours, or 12 if a person prefers that', () => {
+    const afternoon = new Date(2026, 10, 19, 15, 4).getTime() / 1000;
+    expect(formatClock(afternoon)).toBe('15:04');
+    setHours('h12');
+    expect(formatClock(afternoon)).toMatch(/^03:04/);
+    setHours('h23');
   });
 });

@@ -4,12 +4,29 @@ const MINUTE = 60;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 
-const CLOCK = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit', hourCycle: 'h23' });
-const CLOCK_SECONDS = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit', hourCycle: 'h23', second: '2-digit' });
 const DATE = new Intl.DateTimeFormat(undefined, { day: 'numeric', month: 'short' });
 const DATE_YEAR = new Intl.DateTimeFormat(undefined, { day: 'numeric', month: 'short', year: 'numeric' });
-const EXACT = new Intl.DateTimeFormat(undefined, { dateStyle: 'full', timeStyle: 'long', hourCycle: 'h23' });
-const WEEKDAY = new Intl.DateTimeFormat(undefined, { weekday: 'long', hour: '2-digit', minute: '2-digit', hourCycle: 'h23' });
+
+export type Hours = 'h23' | 'h12';
+
+let formats = formatsWith('h23');
+
+/** Show times of day with 24 hours, or with 12 hours and AM or PM. */
+export function setHours(hours: Hours): void {
+  formats = formatsWith(hours);
+}
+
+function formatsWith(hourCycle: Hours) {
+  const time = { hour: '2-digit', minute: '2-digit', hourCycle } as const;
+  return {
+    clock: new Intl.DateTimeFormat(undefined, time),
+    clockSeconds: new Intl.DateTimeFormat(undefined, { ...time, second: '2-digit' }),
+    exact: new Intl.DateTimeFormat(undefined, { dateStyle: 'full', timeStyle: 'long', hourCycle }),
+    weekday: new Intl.DateTimeFormat(undefined, { ...time, weekday: 'long' }),
+    shortWeekday: new Intl.DateTimeFormat(undefined, { ...time, weekday: 'short' }),
+    dateTime: new Intl.DateTimeFormat(undefined, { ...time, day: 'numeric', month: 'short' }),
+  };
+}
 
 const date = (seconds: number) => new Date(seconds * 1000);
 
@@ -62,15 +79,17 @@ export function urgency(seconds: number): Urgency {
 
 /** The clock time within a day of now; the date beyond. */
 export function formatMoment(seconds: number, now: number): string {
-  if (Math.abs(now - seconds) < DAY) return CLOCK.format(date(seconds));
+  if (Math.abs(now - seconds) < DAY) return formats.clock.format(date(seconds));
   const sameYear = date(seconds).getFullYear() === date(now).getFullYear();
   return (sameYear ? DATE : DATE_YEAR).format(date(seconds));
 }
 
-export const formatClock = (seconds: number) => CLOCK.format(date(seconds));
-export const formatClockSeconds = (seconds: number) => CLOCK_SECONDS.format(date(seconds));
-export const formatExact = (seconds: number) => EXACT.format(date(seconds));
-export const formatWeekday = (seconds: number) => WEEKDAY.format(date(seconds));
+export const formatClock = (seconds: number) => formats.clock.format(date(seconds));
+export const formatClockSeconds = (seconds: number) => formats.clockSeconds.format(date(seconds));
+export const formatExact = (seconds: number) => formats.exact.format(date(seconds));
+export const formatWeekday = (seconds: number) => formats.weekday.format(date(seconds));
+export const formatShortWeekday = (seconds: number) => formats.shortWeekday.format(date(seconds));
+export const formatDateTime = (seconds: number) => formats.dateTime.format(date(seconds));
 export const isoTime = (seconds: number) => date(seconds).toISOString();
 
 function twoDigits(count: number): string {
