@@ -205,6 +205,7 @@ test-frameworks: setup
 # Without workers: the tests share the browser, and measure.
 test-console: .venv/.installed console chromium check-console
 	$(BIN)/python -m tools.console_budget
+	$(BIN)/python -m bench.metrics
 	$(BIN)/python -m pytest tests/browser/console/test_*.py tests/browser/console/trial_*.py
 
 # PostgreSQL takes the place of SQLite. The wheel brings two versions, and the system may have another.
