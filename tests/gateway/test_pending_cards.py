@@ -46,6 +46,18 @@ async def card_for(gate: Served, pending_id: str, headers: dict[str, str]) -> di
     return card
 
 
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+async def test_a_link_that_a_chat_program_fetches_never_answers(gate: Served, method: str) -> None:
+    pending_id = await asked(gate, "drop", await gate.key("acme:bot", "call"), name="t")
+    paths = [f"/approvals/{pending_id}", f"/approvals/{pending_id}?decision=approve", f"/api/v1/pending/{pending_id}"]
+    pages = [await gate.http.request(method, path, headers={"Accept": "text/html"}) for path in paths]
+    answer = await gate.http.request(method, f"/api/v1/pending/{pending_id}/answer", params={"decision": "approve"})
+
+    assert answer.status_code == 405
+    assert all(page.status_code in (200, 404) for page in pages)  # 404 in an installation without the console
+    assert (await card_for(gate, pending_id, {}))["status"] == "open"
+
+
 async def test_a_card_says_what_its_viewer_may_do_and_why_not(gate: Served) -> None:
     agent, boss, ann = (
         await gate.key("acme:bot", "call"),
