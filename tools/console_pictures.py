@@ -19,7 +19,7 @@ FOLDER = Path(__file__).parent.parent / "docs/images/console"
 TESTS = "tests/browser/console/trial_pages.py"
 KEPT = {
     *("now", "approvals", "runs", "run", "tool", "tool-safety", "sources", "source", "source-add", "accounts"),
-    *("insight", "audit", "settings", "keys", "policy", "sign-in"),
+    *("insight", "audit", "settings", "keys", "policy", "sessions", "webhooks", "about", "sign-in", "tools"),
 }
 # The number of colors that are kept, the most frequent first, and the squared distance of two of them: grounds differ
 # little, and a rare color, such as that of a red dot, is kept if it differs much.

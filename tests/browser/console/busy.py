@@ -162,6 +162,10 @@ def _settings(folder: Path, catalog: str, billing: str, notes: str) -> dict[str,
         "builtins": [],
         "policy": [RULES[0], MONEY, *RULES[1:]],
         "lock": "toolpost.lock",
+        "webhooks": [
+            {"name": "chat", "url": f"{billing}/hook", "template": "slack", "events": ["APPROVAL_REQUESTED"]},
+            {"name": "archive", "url": "http://127.0.0.1:9/hook", "template": {"text": "{subject}"}},
+        ],
         "sources": [
             {"name": "catalog", "transport": "http", "connection": f"{catalog}/openapi.json", "trust": True},
             {

@@ -48,6 +48,7 @@ PAGES = {
     "keys": "/settings/keys",
     "policy": "/settings/policy",
     "sessions": "/settings/sessions",
+    "webhooks": "/settings/webhooks",
     "about": "/settings/about",
 }
 
