@@ -162,6 +162,7 @@ def _settings(folder: Path, catalog: str, billing: str, notes: str) -> dict[str,
         "builtins": [],
         "policy": [RULES[0], MONEY, *RULES[1:]],
         "lock": "toolpost.lock",
+        "network": {"allow_hosts": ["127.0.0.1"]},
         "webhooks": [
             {"name": "chat", "url": f"{billing}/hook", "template": "slack", "events": ["APPROVAL_REQUESTED"]},
             {"name": "archive", "url": "http://127.0.0.1:9/hook", "template": {"text": "{subject}"}},

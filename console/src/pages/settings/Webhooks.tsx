@@ -3,12 +3,14 @@ import { useQuery } from '@tanstack/react-query';
 import { statsQuery } from '../../api/queries';
 import type { Stats } from '../../api/types';
 import { formatCount } from '../../format/number';
+import { classes } from '../../ui/classes';
 import { Dot } from '../../ui/Dot';
 import { Foreign } from '../../ui/Foreign';
 import { Empty, Failure, Skeleton } from '../../ui/States';
 import { Table, type Column } from '../../ui/Table';
 import { settingsWords, words } from '../../words';
 import { SectionHead } from './SectionHead';
+import styles from './settings.module.css';
 
 type Webhook = Stats['webhooks'][number];
 
@@ -17,7 +19,7 @@ const titles = say.webhookColumns;
 const TONE = { ok: 'ok', failing: 'fail', gone: 'idle' } as const;
 
 const COLUMNS: Column<Webhook>[] = [
-  { key: 'name', title: titles.name, cell: (hook) => <Foreign text={hook.name} className="medium" /> },
+  { key: 'name', title: titles.name, cell: (hook) => <Foreign text={hook.name} className={classes('medium', styles.hook)} /> },
   {
     key: 'state',
     title: titles.state,
