@@ -92,6 +92,7 @@ NEEDED = {
     "sources/workflow": ["workflow"],
     "stores/object_storage": ["objects"],
     "stores/postgres": ["postgres"],
+    "testing/simulation/databases": ["postgres"],
     "testing/stores": ["testing"],
     "wire/http1": ["http"],
     "wire/http_server": ["gateway"],
