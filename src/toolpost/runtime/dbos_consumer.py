@@ -55,6 +55,7 @@ _KEPT_S = 86_400.0
 _ENDED = ["SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"]
 _ALIVE = ["ENQUEUED", "DELAYED", "PENDING"]
 _COMPLETION_S = 3600
+_LOG_LEVEL = "WARNING"
 
 
 class DBOSConsumer:
@@ -81,7 +82,14 @@ class DBOSConsumer:
         forget_variables()
         refuse_pickle()
         executor = self._store.jobs.owner_id
-        engine = await self._launch(worker, executor, queues, concurrency or self._concurrency)
+        try:
+            engine = await self._launch(worker, executor, queues, concurrency or self._concurrency)
+        except Exception as error:
+            raise StoreError(
+                f"the worker could not prepare the schema dbos of the database: {str(error).splitlines()[0]}; its user "
+                "needs the right to create this schema, or all rights on an existing one",
+                cause=error,
+            ) from error
         self._bell = _Bell(engine)
         client = DBOSClient(
             system_database_url=self._url,
@@ -118,14 +126,17 @@ class DBOSConsumer:
             application_version=APPLICATION_VERSION,
             conductor_key=None,
             enable_otlp=False,
-            log_level="WARNING",
+            log_level=_LOG_LEVEL,
             use_listen_notify=False,  # for events and messages, which are not used
             sys_db_pool_size=_CONNECTIONS,
         )
         engine = DBOS(config=config)
         DBOS.workflow(name=WORKFLOW)(self._workflow(worker))
         DBOS.listen_queues([queue_of(queue) for queue in queues])
+        logger = logging.getLogger("dbos")
+        logger.setLevel(logging.CRITICAL)  # an error of the launch is raised, and need not be logged with its traceback
         DBOS.launch()  # on this loop, which then runs the workflows
+        logger.setLevel(_LOG_LEVEL)
         for queue in queues:
             await DBOS.register_queue_async(
                 queue_of(queue),
