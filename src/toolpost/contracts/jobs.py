@@ -108,7 +108,7 @@ class JobStore(Protocol):
         ...
 
     async def cancel(self, run_id: str, *, tenant: str, outcome: Mapping[str, Any] | None = None) -> int:
-        """End the waiting jobs of a run, and return their number."""
+        """End the waiting jobs of a run, and return their number; `outcome` is for the one that begins the run."""
         ...
 
     async def of_run(self, run_id: str, *, tenant: str) -> Job | None:

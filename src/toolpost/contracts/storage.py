@@ -387,7 +387,7 @@ class PendingStore(Protocol):
         ...
 
     async def cancel(self, call_id: str, *, tenant: str | None = None) -> Sequence[PendingAction]:
-        """Close the open actions of a tenant's call (or run) that was cancelled."""
+        """Close the actions of a tenant's cancelled call (or run) that are open, or claimed and left to a job."""
         ...
 
     async def adopt_claims(self) -> Sequence[PendingAction]:

@@ -21,7 +21,7 @@ from toolpost.contracts.jobs import (
 )
 from toolpost.stores.changes import Changes, Topic
 from toolpost.stores.encryption import copy_json
-from toolpost.stores.sql.jobs import queue_full
+from toolpost.stores.sql.jobs import following_id, queue_full
 from toolpost.stores.topics import JOBS
 
 
@@ -52,8 +52,8 @@ class MemoryJobStore:
 
     def add_continuation(self, job: Job) -> None:
         """Store the next job of a run."""
-        number = sum(one.run_id == job.run_id for one in self.jobs.values())
-        self._store(replace(job, id=job_id(job.run_id, number)))
+        of_run = [one.id for one in self.jobs.values() if one.run_id == job.run_id]
+        self._store(replace(job, id=following_id(of_run[-1]) if of_run else job_id(job.run_id, 0)))
 
     def _store(self, job: Job) -> None:
         self._stored += 1
@@ -98,7 +98,7 @@ class MemoryJobStore:
     async def cancel(self, run_id: str, *, tenant: str, outcome: Mapping[str, Any] | None = None) -> int:
         of_run = [one for one in self._waiting() if (one.run_id, one.principal.tenant) == (run_id, tenant)]
         for job in of_run:
-            self._end(job, "cancelled", outcome)
+            self._end(job, "cancelled", outcome if job.kind == "call" else None)
         return len(of_run)
 
     async def of_run(self, run_id: str, *, tenant: str) -> Job | None:

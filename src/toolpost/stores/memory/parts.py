@@ -150,10 +150,13 @@ class MemoryPendingStore:
 
     async def cancel(self, call_id: str, *, tenant: str | None = None) -> Sequence[PendingAction]:
         def is_meant(action: PendingAction) -> bool:
+            is_waiting = action.status == "open" or action.id in self._unowned
             mine = tenant in (None, action.asked_by.tenant)
-            return mine and action.status == "open" and call_id in (action.call_id, action.run_id)
+            return mine and is_waiting and call_id in (action.call_id, action.run_id)
 
-        return self._change(is_meant, status="cancelled")
+        cancelled = self._change(is_meant, status="cancelled")
+        self._unowned.difference_update(action.id for action in cancelled)
+        return cancelled
 
     async def adopt_claims(self) -> Sequence[PendingAction]:
         return []

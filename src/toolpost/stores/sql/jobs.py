@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
-from toolpost.contracts.errors import ToolRateLimitError
+from toolpost.contracts.errors import StoreError, ToolRateLimitError
 from toolpost.contracts.jobs import (
     QUEUES,
     Job,
@@ -37,7 +37,7 @@ ON CONFLICT DO NOTHING
 """
 _COUNT = "SELECT count(*) FROM (SELECT 1 FROM jobs WHERE status = 'waiting'{} LIMIT :most) AS counted"
 _OF_QUEUE, _OF_TENANT = " AND queue = :queue", " AND queue = :queue AND tenant = :tenant"
-_NUMBER = "SELECT count(*) FROM jobs WHERE run_id = :run_id"
+_NEWEST = "SELECT id FROM jobs WHERE run_id = :run_id ORDER BY nr DESC LIMIT 1"
 # Each step reads the first entry of the next tenant from the index of waiting jobs.
 _TENANTS = """
 WITH RECURSIVE found(tenant) AS (
@@ -63,6 +63,9 @@ UPDATE jobs SET status = :status, ended_at = :at, owner = '', body = NULL, outco
 WHERE id = :id AND status = 'running' AND owner = :owner
 """
 _NAMES = 'SELECT id, tenant, "user" FROM jobs WHERE'
+_WAITING_OF_RUN = """
+SELECT id, kind FROM jobs WHERE run_id = :run_id AND tenant = :tenant AND status = 'waiting' FOR UPDATE
+"""
 _CANCEL = """
 UPDATE jobs SET status = 'cancelled', ended_at = :at, owner = '', body = NULL, outcome = :outcome
 WHERE id = :id AND status = 'waiting'
@@ -165,12 +168,12 @@ class SQLJobStore:
 
     async def cancel(self, run_id: str, *, tenant: str, outcome: Mapping[str, Any] | None = None) -> int:
         def work(db: SQLConnection) -> int:
-            of_run = f"{_NAMES} run_id = :run_id AND tenant = :tenant AND status = 'waiting' FOR UPDATE"
-            ids = [id_ for id_, *_ in db.execute(of_run, {"run_id": run_id, "tenant": tenant}).fetchall()]
+            found = db.execute(_WAITING_OF_RUN, {"run_id": run_id, "tenant": tenant}).fetchall()
             at = self._shared.clock.wall()
-            for id_ in ids:
-                db.execute(_CANCEL, {"id": id_, "at": at, "outcome": self._encrypt_outcome(db, id_, outcome)})
-            return len(ids)
+            for id_, kind in found:
+                encrypted = self._encrypt_outcome(db, id_, outcome if kind == "call" else None)
+                db.execute(_CANCEL, {"id": id_, "at": at, "outcome": encrypted})
+            return len(found)
 
         return await self._shared.write(work)
 
@@ -288,9 +291,21 @@ class _Begun(NamedTuple):
 
 
 def add_continuation(db: SQLConnection, job: Job, cipher: RowCipher) -> None:
-    """Store the next job of a run, in the transaction that needs it."""
-    number: int = db.execute(_NUMBER, {"run_id": job.run_id}).fetchone()[0]
-    db.execute(_ADD, _job_values(replace(job, id=job_id(job.run_id, number)), cipher))
+    """Store the next job of a run, in the transaction that needs it.
+
+    Several questions of a run may be answered at once, and its first jobs may have been pruned.
+    """
+    db.lock(f"jobs of {job.run_id}")
+    newest = db.execute(_NEWEST, {"run_id": job.run_id}).fetchone()
+    named = job_id(job.run_id, 0) if newest is None else following_id(newest[0])
+    if not db.execute(_ADD, _job_values(replace(job, id=named), cipher)).rowcount:
+        raise StoreError(f"job {named!r} exists already, so the answer is not stored: answer again")
+
+
+def following_id(newest: str) -> str:
+    """Return the ID of the job that follows the newest one of its run."""
+    run, _, number = newest.rpartition(":")
+    return f"{run}:{int(number) + 1}"
 
 
 def _job_values(job: Job, cipher: RowCipher) -> dict[str, Any]:

@@ -74,7 +74,11 @@ _REOPEN = _RowChange(
     "id = :id AND status = 'claimed' AND owner = :owner",
 )
 _EXPIRE = _RowChange("status = 'expired', owner = :owner", "status = 'open' AND expires_at <= :at")
-_CANCEL = _RowChange("status = 'cancelled', owner = :owner", "status = 'open' AND (call_id = :id OR run_id = :id)")
+# A claimed action without an owner is left to a job, which has not begun.
+_CANCEL = _RowChange(
+    "status = 'cancelled', owner = :owner",
+    "(status = 'open' OR (status = 'claimed' AND owner IS NULL)) AND (call_id = :id OR run_id = :id)",
+)
 _CANCEL_OF_TENANT = _CANCEL._replace(condition=f"{_CANCEL.condition} AND tenant = :tenant")
 
 

@@ -167,6 +167,28 @@ class JobTests(StoreFixtures):
         assert await store.pending.take_claim("ask_1") is None
         await store.pending.settle("ask_1", "answered", outcome={"status": "completed"})
 
+    async def test_a_run_continues_after_its_first_jobs_were_pruned(self, store: Store) -> None:
+        await store.jobs.add(job(number=1), limits=UNLIMITED)
+        await store.pending.add(question())
+        await store.pending.claim("ask_1", APPROVE, by="acme:boss", at=1500.0, then=job(kind="answer"))
+
+        continued = await store.jobs.begin("run:run_1:2")
+        assert continued is not None
+        assert continued.kind == "answer"
+
+    async def test_an_answer_whose_job_waits_is_cancelled_with_its_run(self, store: Store) -> None:
+        await store.pending.add(question())
+        await store.pending.claim("ask_1", APPROVE, by="acme:boss", at=1500.0, then=job(kind="answer"))
+        assert await store.pending.cancel("run_1", tenant="evil") == []
+
+        (cancelled,) = await store.pending.cancel("run_1", tenant="acme")
+        assert cancelled.status == "cancelled"
+        assert await store.pending.take_claim("ask_1") is None
+        assert await store.jobs.cancel("run_1", tenant="acme", outcome={"status": "failed"}) == 1
+        newest = await store.jobs.of_run("run_1", tenant="acme")
+        assert newest is not None
+        assert newest.outcome is None
+
     async def test_a_schedule_has_one_call_for_each_of_its_times(self, store: Store) -> None:
         assert [await store.schedules.put(schedule()) for _ in range(2)] == [True, False]
         assert await store.schedules.put(schedule(who=EVE))
