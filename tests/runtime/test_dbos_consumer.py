@@ -33,12 +33,12 @@ def test_what_dbos_stores_is_json(value: Any) -> None:
     assert serializer.deserialize(serializer.serialize(value)) == value
 
 
-def test_an_exception_is_stored_as_its_text_and_other_objects_are_refused() -> None:
+def test_an_exception_is_stored_without_its_text_and_other_objects_are_refused() -> None:
     serializer = JsonSerializer()
     stored = serializer.deserialize(serializer.serialize(KeyError("gone")))
 
     assert isinstance(stored, RuntimeError)
-    assert str(stored) == "KeyError: 'gone'"
+    assert str(stored) == "KeyError"
     with pytest.raises(TypeError, match="object is not stored in a queue"):
         serializer.serialize(object())
 

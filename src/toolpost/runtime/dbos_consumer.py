@@ -348,7 +348,7 @@ class _Bell:
 
 
 class JsonSerializer(Serializer):
-    """Serializes the values of workflows as JSON; exceptions become their text."""
+    """Serializes the values of workflows as JSON; of exceptions only the class, as the text may contain arguments."""
 
     def serialize(self, data: Any) -> str:
         return json.dumps(data, default=_to_json)
@@ -364,7 +364,7 @@ def _to_json(value: Any) -> Any:
     if isinstance(value, datetime):
         return {"$datetime": value.isoformat()}
     if isinstance(value, BaseException):
-        return {"$error": f"{type(value).__name__}: {value}"}
+        return {"$error": type(value).__name__}
     raise TypeError(f"{type(value).__name__} is not stored in a queue")
 
 
