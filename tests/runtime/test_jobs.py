@@ -1,6 +1,7 @@
 """Background work in this process: jobs in the store, which end at a pause and continue with the answer."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,10 +11,12 @@ import pytest
 from msgspec.structs import replace
 
 from toolpost import Settings, Toolbox, tool
-from toolpost.contracts.errors import ToolRateLimitError
+from toolpost.contracts.callers import KEY_ID
+from toolpost.contracts.errors import StoreError, ToolRateLimitError
 from toolpost.contracts.jobs import Job
 from toolpost.contracts.outcomes import Completed, Failed, Outcome, Paused
 from toolpost.contracts.principal import Principal
+from toolpost.gateway.caller_keys import create_caller_key, revoke_caller_key
 from toolpost.runtime.job_runs import find_outcome
 from toolpost.runtime.jobs import call_job
 from toolpost.stores.sqlite.store import SQLiteStore
@@ -123,7 +126,7 @@ async def test_a_pause_ends_the_job_and_the_answer_stores_its_continuation(folde
         approved = await box.approve(paused.pending_id, by="acme:boss")
         continued = await box.store.jobs.of_run("run_1", tenant="acme")
 
-    assert held == (set(), [0, 0, 0])
+    assert held == (Counter(), [0, 0, 0])
     assert isinstance(approved, Completed)
     assert continued is not None
     assert (begun.id, continued.id, continued.kind) == ("run:run_1:0", "run:run_1:1", "answer")
@@ -264,3 +267,95 @@ async def test_a_waiting_job_is_cancelled_with_its_run(folder: Path | None) -> N
     assert isinstance(outcome, Failed)
     assert outcome.error.error_code == "cancelled"
     assert bench.calls == []
+
+
+@pytest.mark.req("SCALE-02")
+async def test_an_answer_that_no_process_has_taken_is_cancelled_with_its_run(folder: Path | None) -> None:
+    bench = Bench()
+    async with working(bench, folder, runs=False) as box:
+        async with box.engine.run(box.jobs):
+            await box.engine.enqueue(job("run_1", "drop"))
+            paused = await outcome_of(box, "run_1")
+            assert isinstance(paused, Paused)
+            await _ended(box, "call")
+        box.pending.run_job = None
+        answering = asyncio.ensure_future(box.approve(paused.pending_id, by="acme:boss"))
+        while (waiting := await box.store.jobs.of_run("run_1", tenant="acme")) is None or waiting.kind != "answer":
+            await asyncio.sleep(0.01)
+        cancelled = await box.cancel("run_1", by=str(ANN))
+        answered = await answering
+        async with box.engine.run(box.jobs):
+            outcome = await outcome_of(box, "run_1")
+        run = await box.run("run_1", user=str(ANN))
+        action = await box.pending.get(paused.pending_id, by="acme:boss")
+
+    assert cancelled
+    assert isinstance(answered, Failed)
+    assert isinstance(outcome, Failed)
+    assert (outcome.error.error_code, outcome.tool_name) == ("cancelled", "drop")
+    assert run is not None
+    assert (run.status, action.status, bench.calls) == ("failed", "cancelled", [])
+
+
+async def test_a_job_that_another_task_took_first_stays_with_this_process(folder: Path | None) -> None:
+    bench = Bench()
+    async with working(bench, folder, runs=False) as box:
+        await box.engine.enqueue(job("run_1", "hold"))
+        taken = await box.store.jobs.begin("run:run_1:0")
+        assert taken is not None
+        beginning = asyncio.ensure_future(box.jobs.begin(taken.id))
+        await asyncio.sleep(0)
+        running = asyncio.ensure_future(box.jobs.run(taken))
+        await beginning
+        while not bench.at_once:
+            await asyncio.sleep(0.01)
+        held = list(box.jobs.running)
+        bench.may_end.set()
+        await running
+
+    assert (held, list(box.jobs.running)) == ([taken.id], [])
+
+
+async def test_a_call_whose_key_was_revoked_while_it_waited_does_not_begin(folder: Path | None) -> None:
+    bench = Bench()
+    async with working(bench, folder, runs=False) as box:
+        made = {
+            run_id: await create_caller_key(box, run_id, ANN, ["call"], by=str(ANN)) for run_id in ("run_1", "run_2")
+        }
+        for run_id, (key, _) in made.items():
+            waiting = job(run_id)
+            await box.engine.enqueue(replace(waiting, body={**waiting.body, "caller": f"{KEY_ID}{key.id}"}))
+        assert await revoke_caller_key(box, made["run_2"][0].id, by=str(ANN))
+        async with box.engine.run(box.jobs):
+            outcomes = [await outcome_of(box, run_id) for run_id in made]
+
+    assert isinstance(outcomes[0], Completed)
+    assert isinstance(outcomes[1], Failed)
+    assert outcomes[1].error.error_code == "key_revoked"
+    assert bench.calls == ["run_1"]
+
+
+@pytest.mark.req("SCALE-02")
+async def test_an_answer_waits_for_a_store_that_is_unavailable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("toolpost.runtime.jobs._STORE_RETRY_S", 0.01)
+    bench = Bench()
+    async with working(bench, tmp_path) as box:
+        await box.engine.enqueue(job("run_1", "drop"))
+        paused = await outcome_of(box, "run_1")
+        assert isinstance(paused, Paused)
+        await _ended(box, "call")
+        take_claim, failures = box.store.pending.take_claim, 2
+
+        async def fail_at_first(pending_id: str) -> Any:
+            nonlocal failures
+            if failures:
+                failures -= 1
+                raise StoreError("the database does not answer")
+            return await take_claim(pending_id)
+
+        monkeypatch.setattr(box.store.pending, "take_claim", fail_at_first)
+        approved = await box.approve(paused.pending_id, by="acme:boss")
+        continued = await _ended(box, "answer")
+
+    assert isinstance(approved, Completed)
+    assert (failures, continued.status, bench.calls) == (0, "done", ["run_1"])

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import suppress
+from collections import Counter
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
+from toolpost.contracts.callers import KEY_ID
 from toolpost.contracts.calls import OutcomeKey
 from toolpost.contracts.context import ToolContext
-from toolpost.contracts.errors import StoreError, ToolError, ToolExecutionError
+from toolpost.contracts.errors import StoreError, ToolAuthError, ToolError, ToolExecutionError
 from toolpost.contracts.jobs import Job, QueueName, job_id
 from toolpost.contracts.outcomes import Failed, Outcome
+from toolpost.contracts.storage import TakenOverError
 from toolpost.runtime.persistence import INTERRUPTED, dump_outcome, kept_outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Generator, Mapping
 
     from toolpost.contracts.jobs import JobStatus
     from toolpost.contracts.principal import Principal
@@ -44,35 +49,52 @@ class JobRunner:
         self._actions = actions
         self._recovery = recovery
         self._store = router.store
-        self.running = set[str]()
+        self.running = Counter[str]()  # also those that this process tries to begin
 
     async def begin(self, job_id: str) -> None:
         if job_id in self.running:
             return
-        self.running.add(job_id)
-        try:
+        with self._counted(job_id):
             job = await self._store.jobs.begin(job_id)
             if job is not None:
                 await self._run(job)
-        finally:
-            self.running.discard(job_id)
 
     async def run(self, job: Job) -> None:
-        self.running.add(job.id)
-        try:
+        with self._counted(job.id):
             await self._run(job)
+
+    @contextmanager
+    def _counted(self, job_id: str) -> Generator[None]:
+        """Count a job as running; while one task tries to begin it, another one may run it."""
+        self.running[job_id] += 1
+        try:
+            yield
         finally:
-            self.running.discard(job.id)
+            self.running[job_id] -= 1
+            if not self.running[job_id]:
+                del self.running[job_id]
 
     async def _run(self, job: Job) -> None:
         try:
-            outcome = await self._perform(job)
+            outcome = await self._perform_when_possible(job)
         except ToolError as error:
             outcome = _failed(job, error)
         status: JobStatus = "failed" if isinstance(outcome, Failed) else "done"
         # Outcomes of other runs are found by their runs, and those of an earlier call with the same key by this job.
         is_told = outcome is None or (status == "done" and outcome.run_id == job.run_id)
         await self._finish(job, status, None if is_told or outcome is None else dump_outcome(outcome))
+
+    async def _perform_when_possible(self, job: Job) -> Outcome | None:
+        """Perform a job; while the store is unavailable, the job stays with this process."""
+        while True:
+            try:
+                return await self._perform(job)
+            except StoreError as error:
+                if error.error_code != StoreError.error_code or isinstance(error, TakenOverError):
+                    raise
+                _log.warning("job %s waits for the store: %s", job.id, error)
+            job = replace(job, attempts=max(job.attempts, 2))  # a call may have begun
+            await asyncio.sleep(_STORE_RETRY_S)
 
     async def _perform(self, job: Job) -> Outcome | None:
         """Return the outcome of a job; None if the run contains it."""
@@ -94,6 +116,7 @@ class JobRunner:
             if (job.attempts > 1 or tries) and await self._is_settled(job):
                 return None
             tries += 1
+            await self._refuse_revoked(job)
             outcome = await self._router.call(
                 body["tool"],
                 body["arguments"],
@@ -113,6 +136,13 @@ class JobRunner:
         if isinstance(error, StoreError):
             return tries < _MOST_TRIES
         return job.attempts > 1 and error.error_code in _HELD
+
+    async def _refuse_revoked(self, job: Job) -> None:
+        """Raise ToolAuthError if the key that requested a call was revoked while the call waited."""
+        caller = job.body.get("caller", "")
+        if caller.startswith(KEY_ID) and await self._store.caller_keys.find(caller.removeprefix(KEY_ID)) is None:
+            message = "the key that requested this call was revoked before the call began; request it with another key"
+            raise ToolAuthError(message, code="key_revoked")
 
     async def _is_settled(self, job: Job) -> bool:
         """Wait until the calls of an earlier attempt are recovered; return whether the run needs no other call."""

@@ -385,7 +385,7 @@ class PendingActions:
         """Reopen a claimed action whose call cannot begin here."""
         # The event comes first, to show the reason in the log.
         self.reporter.emit_pause(action, action)
-        await self._store.pending.settle(action.id, "open", reopen=True)
+        await self._write(partial(self._store.pending.settle, action.id, "open", reopen=True))
 
     async def carry_out(
         self, action: PendingAction, context: ToolContext | None = None, *, recovered: bool = False
