@@ -7,7 +7,7 @@ import hashlib
 import hmac
 import re
 import time
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -144,14 +144,13 @@ class Access:
         if refused is not None:
             await refused(scope, receive, send_with_headers)
             return
-        counted: Caller | None = scope[CALLER] if scope.get(OPEN_REQUESTS) is not None else None  # not the operator
-        if counted is not None:
-            self._callers.uses.begin(counted)
+        uses = self._callers.uses
+        use = uses.begin(scope[CALLER]) if scope.get(OPEN_REQUESTS) is not None else None  # not the operator
         try:
             await self._app_for(scope)(scope, receive, send_with_headers)
         finally:
-            if counted is not None:
-                self._callers.uses.end(counted)
+            if use is not None:
+                uses.end(use)
             open_requests: SharedSlots | None = scope.pop(OPEN_REQUESTS, None)  # a download sets it later
             if open_requests is not None:
                 open_requests.release()
@@ -345,6 +344,16 @@ class _Caller(NamedTuple):
     counted: _Counted
 
 
+class KeyUse:
+    """The last use of a key, and the number of its open requests."""
+
+    __slots__ = ("at", "open")
+
+    def __init__(self) -> None:
+        self.at = 0.0
+        self.open = 0
+
+
 class KeyUses:
     """The last use of each key in this process, by any interface, or by a console session that the key opened.
 
@@ -353,34 +362,37 @@ class KeyUses:
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
-        self._used: dict[str, float] = {}
-        self._open = Counter[str]()
+        self._uses: dict[str, KeyUse] = {}  # by credential
 
     def note(self, caller: Caller) -> None:
         """Note a request."""
-        if (key_id := _key_of(caller)) is not None:
-            self._used[key_id] = self._clock()
+        credential = caller.credential or caller.id
+        if credential.startswith(KEY_ID):
+            use = self._uses.get(credential)
+            if use is None:
+                use = self._uses[credential] = KeyUse()
+            use.at = self._clock()
 
-    def begin(self, caller: Caller) -> None:
-        """Note that a request is open, until `end`."""
-        if (key_id := _key_of(caller)) is not None:
-            self._open[key_id] += 1
+    def begin(self, caller: Caller) -> KeyUse | None:
+        """Note that a request is open until `end`; return None for a caller without a key."""
+        use = self._uses.get(caller.credential or caller.id)
+        if use is not None:
+            use.open += 1
+        return use
 
-    def end(self, caller: Caller) -> None:
+    def end(self, use: KeyUse) -> None:
         """Note the end of a request."""
-        if (key_id := _key_of(caller)) is not None:
-            self._used[key_id] = self._clock()
-            self._open[key_id] -= 1
-            if not self._open[key_id]:
-                del self._open[key_id]
+        use.open -= 1
+        use.at = self._clock()
 
     def current(self) -> dict[str, float]:
         """Return when each key was last used in this process."""
-        return {**self._used, **dict.fromkeys(self._open, self._clock())}
+        now = self._clock()
+        return {name.removeprefix(KEY_ID): now if use.open else use.at for name, use in self._uses.items()}
 
     def forget(self, key_id: str) -> None:
         """Forget the uses of a revoked key."""
-        self._used.pop(key_id, None)
+        self._uses.pop(f"{KEY_ID}{key_id}", None)
 
 
 class Callers:
@@ -446,12 +458,6 @@ class Callers:
             grants=frozenset() if is_agents else key.scopes,
             expires_at=key.expires_at,
         )
-
-
-def _key_of(caller: Caller) -> str | None:
-    """Return the ID of the key that a caller uses, or that opened its session."""
-    credential = caller.credential or caller.id
-    return credential.removeprefix(KEY_ID) if credential.startswith(KEY_ID) else None
 
 
 def operator_caller(principal: Principal) -> Caller:
