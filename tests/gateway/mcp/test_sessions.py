@@ -12,6 +12,7 @@ import pytest
 
 from tests.gateway.serving import Served, add, served
 from toolpost import ToolContext, tool
+from toolpost.gateway.mcp.event_streams import MessageStream, RecentEvents
 
 VERSION = "2025-11-25"
 USUAL = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
@@ -203,3 +204,18 @@ async def test_a_question_is_withdrawn_when_its_call_is_cancelled(gate: Served) 
 
     assert (withdrawn["method"], withdrawn["params"]["requestId"]) == ("notifications/cancelled", asked["id"])
     assert ended["error"]["code"] == -32800
+
+
+def test_the_events_that_a_session_keeps_are_limited_by_number_and_size() -> None:
+    many, large = RecentEvents(), RecentEvents()
+    stream = MessageStream(many)
+    for _ in range(101):
+        many.store(stream, b"small")
+    for _ in range(5):
+        large.store(stream, b"x" * 3_000_000)
+
+    assert [many.after(number) is None for number in ("1", "2")] == [True, False]
+    assert [large.after(number) is None for number in ("3", "4")] == [True, False]
+    large.store(stream, b"x" * 9_000_000)
+    assert large.after("5") is None
+    assert large.after("6") == (stream, [])

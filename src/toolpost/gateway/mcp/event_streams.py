@@ -20,7 +20,7 @@ _OK = 200
 _PING_S = 15.0  # proxies close connections that are idle for longer
 _PING = b": ping\r\n\r\n"
 _RETRY_MS = 1000  # until a client reconnects
-_MOST_EVENTS = 100
+_MOST_EVENTS, _MOST_BYTES = 100, 8_000_000  # of a session; the newest event may be larger
 _HEADERS = [
     (b"content-type", b"text/event-stream"),
     (b"cache-control", b"no-cache, no-transform"),
@@ -169,7 +169,8 @@ class RecentEvents:
     """
 
     def __init__(self) -> None:
-        self._events: deque[_Event] = deque(maxlen=_MOST_EVENTS)
+        self._events: deque[_Event] = deque()
+        self._bytes = 0
         self._numbers = count(1)
 
     def prime(self, stream: MessageStream) -> bytes:
@@ -181,6 +182,9 @@ class RecentEvents:
         number = next(self._numbers)
         text = b"id: %d\r\n%b" % (number, event)
         self._events.append(_Event(number, stream, text))
+        self._bytes += len(text)
+        while len(self._events) > _MOST_EVENTS or (self._bytes > _MOST_BYTES and len(self._events) > 1):
+            self._bytes -= len(self._events.popleft().text)
         return text
 
     def after(self, event_id: str) -> tuple[MessageStream, list[bytes]] | None:
