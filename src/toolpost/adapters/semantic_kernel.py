@@ -140,9 +140,9 @@ class PluginFunction(KernelFunction):  # type: ignore[misc, unused-ignore]
         outcome = await self.outcome_of(given, call_id, context.arguments)
         if isinstance(outcome, Failed) or (isinstance(outcome, Paused) and call_id is None):
             raise ToolError(model_text(outcome), tool_name=self._tool.tool_name)
-        context.result = FunctionResult(
-            function=self.metadata, value=model_text(outcome), metadata={_META: self.data_of(outcome, call_id)}
-        )
+        result = FunctionResult(function=self.metadata, value=model_text(outcome))
+        result.metadata[_META] = self.data_of(outcome, call_id)  # as an argument, all of it would be validated
+        context.result = result
 
     async def _invoke_internal_stream(self, context: FunctionInvocationContext) -> None:
         raise NotImplementedError("calls of a Toolbox are not streamed: use invoke")
