@@ -198,9 +198,9 @@ test-n8n: setup
 test-clients: setup .parts/inspector/.installed .parts/apps/.installed
 	$(BIN)/python -m pytest tests/gateway/test_clients.py tests/gateway/trial_clients.py
 
-# Each framework has an environment of its own by a complete list.
+# Each framework has an environment of its own by a complete list, which takes minutes to install.
 test-frameworks: setup
-	$(BIN)/python -m pytest tests/adapters/frameworks/test_own_environments.py tests/adapters/frameworks/trial_all.py
+	$(BIN)/python -m pytest -o faulthandler_timeout=0 tests/adapters/frameworks/test_own_environments.py tests/adapters/frameworks/trial_all.py
 
 # Without workers: the tests share the browser, and measure.
 test-console: .venv/.installed console chromium check-console

@@ -12,7 +12,8 @@ from mcp_types import CallToolResult, InputRequiredResult, TextContent
 from tests.adapters.frameworks.driver import Call, Driver, Result, Run
 from tests.adapters.frameworks.shelf import Shelf
 from tests.adapters.frameworks.suite import ANN, BOSS, AdapterTests, eventually
-from toolpost import Toolbox
+from toolpost import Toolbox, ToolContext
+from toolpost.adapters import WorkflowTool, extract_tools, tool_table
 from toolpost.adapters.fastmcp import OUTCOME, provider
 from toolpost.schema.json_values import is_object
 
@@ -138,3 +139,18 @@ class TestFastMCP(AdapterTests):
         assert tools["add"].input_schema["required"] == ["a", "b"]
         hints = [tools[name].annotations for name in ("add", "wipe")]
         assert [(hint.read_only_hint, hint.destructive_hint) for hint in hints if hint] == [(True, None), (False, True)]
+
+    async def test_the_tools_of_a_table_are_served(self, box: Toolbox) -> None:
+        schema = {"type": "object", "properties": {"rows": {"type": "integer"}}, "required": ["rows"]}
+        table = tool_table([WorkflowTool("clean the table", "Clean it.", schema, b"steps")])
+
+        async def run_workflow(_: WorkflowTool, parameters: dict[str, Any], __: ToolContext) -> Any:
+            return {"cleaned": parameters["rows"]}
+
+        rows = await extract_tools(table, box=box, run_workflow=run_workflow)
+        async with Client(FastMCP[None]("tables", providers=[provider(rows)])) as client:
+            result = await client.call_tool("clean_the_table", {"rows": 3})
+            refused = await client.call_tool("clean_the_table", {"rows": "three"}, raise_on_error=False)
+
+        assert result.structured_content == {"cleaned": 3}
+        assert refused.is_error
