@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from toolpost import Settings, Toolbox, tool
 from toolpost.contracts.callers import KEY_ID
-from toolpost.contracts.errors import StoreError, ToolRateLimitError
+from toolpost.contracts.errors import StoreError, ToolCancelledError, ToolRateLimitError
 from toolpost.contracts.jobs import Job
 from toolpost.contracts.outcomes import Completed, Failed, Outcome, Paused
 from toolpost.contracts.principal import Principal
@@ -54,7 +54,14 @@ class Bench:
             self.calls.append(name)
             return f"{name} is gone"
 
-        return [note, hold, drop]
+        @tool(side_effects="write")
+        async def push(name: str) -> str:
+            """Have an effect, and wait until the test goes on."""
+            self.calls.append(name)
+            await self.may_end.wait()
+            return name
+
+        return [note, hold, drop, push]
 
 
 def job(run_id: str, tool_name: str = "note", *, who: Principal = ANN, **arguments: Any) -> Job:
@@ -359,3 +366,44 @@ async def test_an_answer_waits_for_a_store_that_is_unavailable(tmp_path: Path, m
 
     assert isinstance(approved, Completed)
     assert (failures, continued.status, bench.calls) == (0, "done", ["run_1"])
+
+
+@pytest.mark.req("SCALE-01")
+async def test_a_call_that_a_shutdown_stopped_before_it_began_is_made_by_the_next_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench, stopped = Bench(), asyncio.Event()
+
+    async def stop(name: str, *_: Any, run_id: str, **__: Any) -> Outcome:
+        stopped.set()
+        return Failed("call_1", run_id, name, ToolCancelledError("the process has stopped", code="stopped"))
+
+    async with working(bench, tmp_path, runs=False) as box:
+        await box.engine.enqueue(job("run_1"))
+        monkeypatch.setattr(box.router, "call", stop)
+        async with box.engine.run(box.jobs):
+            await stopped.wait()
+        left = await box.store.jobs.of_run("run_1", tenant="acme")
+    async with working(bench, tmp_path) as box:
+        outcome = await outcome_of(box, "run_1")
+
+    assert left is not None
+    assert not left.has_ended
+    assert isinstance(outcome, Completed)
+    assert bench.calls == ["run_1"]
+
+
+@pytest.mark.req("SCALE-01")
+async def test_a_call_with_effects_that_a_shutdown_stopped_is_not_made_again(tmp_path: Path) -> None:
+    bench = Bench()
+    async with working(bench, tmp_path) as box:
+        await box.engine.enqueue(job("run_1", "push"))
+        while not bench.calls:
+            await asyncio.sleep(0.01)
+        await box.router.park(within_s=0)
+    async with working(bench, tmp_path) as box:
+        outcome = await outcome_of(box, "run_1")
+        ended = await _ended(box, "call")
+
+    assert isinstance(outcome, Failed)
+    assert (outcome.error.error_code, ended.attempts, bench.calls) == ("stopped", 2, ["run_1"])

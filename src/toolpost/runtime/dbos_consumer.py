@@ -85,8 +85,9 @@ class DBOSConsumer:
         try:
             engine = await self._launch(worker, executor, queues, concurrency or self._concurrency)
         except Exception as error:
+            reason = (str(error) or type(error).__name__).splitlines()[0]
             raise StoreError(
-                f"the worker could not prepare the schema dbos of the database: {str(error).splitlines()[0]}; its user "
+                f"the worker could not prepare the schema dbos of the database: {reason}; its user "
                 "needs the right to create this schema, or all rights on an existing one",
                 cause=error,
             ) from error

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from toolpost.runtime.tool_runtime import ToolRuntime
 
 LONGEST_TRACEBACK = 8000  # characters that are stored; the end shows where the exception was raised
+STOPPED = "stopped"
+"""The code of a call that its process stopped, because it shuts down."""
 _MOST_FRAMES = 50
 # Network errors of the operating system without an exception class.
 _NETWORK_ERRNOS = frozenset(
@@ -61,7 +63,7 @@ def stopped_error(attempt: Attempt) -> ToolError:
         return ToolTimeoutError(message, timeout_ms=timeout_ms, bound="call", tool_name=name)
     if attempt.stopped == "stopping":
         message = f"the process that ran the call has stopped before it ended{doubt}"
-        return ToolCancelledError(message, tool_name=name, code="stopped")
+        return ToolCancelledError(message, tool_name=name, code=STOPPED)
     who = "the call was cancelled" if attempt.stopped else "the caller was cancelled"
     return ToolCancelledError(f"{who}{doubt}", tool_name=name)
 

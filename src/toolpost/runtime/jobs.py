@@ -17,6 +17,7 @@ from toolpost.contracts.errors import StoreError, ToolAuthError, ToolError, Tool
 from toolpost.contracts.jobs import Job, QueueName, job_id
 from toolpost.contracts.outcomes import Failed, Outcome
 from toolpost.contracts.storage import TakenOverError
+from toolpost.runtime.failures import STOPPED
 from toolpost.runtime.persistence import INTERRUPTED, dump_outcome, kept_outcome
 
 if TYPE_CHECKING:
@@ -79,6 +80,8 @@ class JobRunner:
             outcome = await self._perform_when_possible(job)
         except ToolError as error:
             outcome = _failed(job, error)
+        if isinstance(outcome, Failed) and outcome.error.error_code == STOPPED and outcome.run_id == job.run_id:
+            return  # this process ends: another one runs the job again, or finds how the call has ended
         status: JobStatus = "failed" if isinstance(outcome, Failed) else "done"
         # Outcomes of other runs are found by their runs, and those of an earlier call with the same key by this job.
         is_told = outcome is None or (status == "done" and outcome.run_id == job.run_id)

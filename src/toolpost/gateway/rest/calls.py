@@ -17,6 +17,7 @@ from toolpost.gateway.rest.event_stream import event_stream, server_event
 from toolpost.gateway.rest.operations import JsonResponse, Operations, RestRequest
 from toolpost.gateway.rest.pending import card_of
 from toolpost.gateway.rest.schema_builders import ref
+from toolpost.runtime.failures import STOPPED
 from toolpost.runtime.jobs import call_job
 from toolpost.runtime.persistence import load_outcome
 
@@ -142,8 +143,8 @@ def _shutdown_problem(request: RestRequest, outcome: Outcome, run_id: str) -> Re
     if is_suspended(outcome):
         detail = f"the gateway is shutting down; the call resumes after a restart, and {location} has the outcome"
         code = "parked"
-    elif isinstance(outcome, Failed) and outcome.error.error_code == "stopped":
-        detail, code = outcome.error.message, "stopped"
+    elif isinstance(outcome, Failed) and outcome.error.error_code == STOPPED:
+        detail, code = outcome.error.message, STOPPED
     else:
         return None
     headers = {"Retry-After": "5", "Location": location}
