@@ -407,3 +407,18 @@ async def test_a_call_with_effects_that_a_shutdown_stopped_is_not_made_again(tmp
 
     assert isinstance(outcome, Failed)
     assert (outcome.error.error_code, ended.attempts, bench.calls) == ("stopped", 2, ["run_1"])
+
+
+async def test_a_defect_that_stops_background_work_is_logged(
+    folder: Path | None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail(*_: Any, **__: Any) -> Any:
+        raise ValueError("a defect")
+
+    async with working(Bench(), folder, runs=False) as box:
+        monkeypatch.setattr(box.store.jobs, "take", fail)
+        async with box.engine.run(box.jobs):
+            while "background work has stopped" not in caplog.text:
+                await asyncio.sleep(0.01)
+
+    assert "a defect" in caplog.text

@@ -64,6 +64,7 @@ class StoredEngine:
     ) -> AsyncGenerator[Stop]:
         ticker = ScheduleTicker(self._store, self._clock, self.enqueue)
         ticking = asyncio.get_running_loop().create_task(ticker.run())
+        ticking.add_done_callback(_log_failure)
         async with self._consumer.run(worker, queues=queues, concurrency=concurrency) as stop_consumer:
 
             def stop() -> None:
@@ -97,6 +98,7 @@ class InProcessConsumer:
         consuming = asyncio.get_running_loop().create_task(
             self._consume(worker, queues, concurrency or self._concurrency, running)
         )
+        consuming.add_done_callback(_log_failure)
 
         def stop() -> None:
             consuming.cancel()
@@ -155,3 +157,9 @@ class InProcessConsumer:
         finally:
             for task in waits - running:
                 task.cancel()
+
+
+def _log_failure(task: asyncio.Task[None]) -> None:
+    """Log why a task ended that only its cancellation should end; nothing awaits it before the shutdown."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.critical("background work has stopped in this process; restart it", exc_info=error)
