@@ -184,6 +184,7 @@ def test_every_class_has_a_stable_code_of_its_own() -> None:
         "ToolConflictError": "conflict",
         "PendingNotFoundError": "pending_not_found",
         "StoreError": "store_unavailable",
+        "TakenOverError": "taken_over",
         "ConfigError": "config_invalid",
         "ToolNodeError": "source_failed",
         "ToolAuthError": "auth_required",

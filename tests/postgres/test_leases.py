@@ -13,8 +13,7 @@ from msgspec.structs import replace
 from tests.postgres.stores import asking, end_lease, open_judge, open_store, until
 from tests.warm import Program
 from toolpost.contracts.clock import Clock
-from toolpost.contracts.errors import StoreError
-from toolpost.contracts.storage import TakenOverError
+from toolpost.contracts.errors import StoreError, TakenOverError
 from toolpost.testing.stores.base import emit
 from toolpost.testing.stores.samples import APPROVE, COMPLETED, REQUESTED, call_ref, event, intent, question, whole_run
 

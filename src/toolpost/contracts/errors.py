@@ -16,6 +16,7 @@ ToolError                       a failure of one tool or one call
 ├── ToolConflictError           an idempotency key or an answer was used before
 ├── PendingNotFoundError        no such pending action for this person (also a KeyError)
 ├── StoreError                  the data folder cannot be read or written
+│   └── TakenOverError          another process has taken over the call, because this one lost its lease
 ├── ConfigError                 the configuration is invalid (also a ValueError)
 └── ToolNodeError               communication with an external source failed
     ├── ToolAuthError           401, 403: credentials missing or refused
@@ -276,6 +277,12 @@ class StoreError(ToolError):
     """The data folder cannot be read or written; nothing runs without its record."""
 
     error_code = "store_unavailable"
+
+
+class TakenOverError(StoreError):
+    """This process lost its lease, and others have taken over its calls: they carry them out, so it must not retry."""
+
+    error_code = "taken_over"
 
 
 class ConfigError(ToolError, ValueError):

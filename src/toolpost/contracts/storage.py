@@ -12,7 +12,6 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checka
 from msgspec import Struct
 
 from toolpost.contracts.callers import CallerKey, CallerSession, SignInTicket
-from toolpost.contracts.errors import StoreError
 from toolpost.contracts.events import (
     CallRef,
     EventCode,
@@ -238,10 +237,6 @@ class EventLog(EventSink, Protocol):
         with the number of verified runs and of all runs, from any thread; not for a single run.
         """
         ...
-
-
-class TakenOverError(StoreError):
-    """This process lost its lease, and others have taken over its calls: they carry them out, so it must not retry."""
 
 
 class JournalEntry(Struct, frozen=True, kw_only=True):

@@ -8,8 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
-from toolpost.contracts.errors import StoreError
-from toolpost.contracts.storage import TakenOverError
+from toolpost.contracts.errors import StoreError, TakenOverError
 
 STORE_RETRY_S = 1.0
 _log = logging.getLogger("toolpost.runtime")

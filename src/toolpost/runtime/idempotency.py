@@ -7,9 +7,9 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from toolpost.contracts.errors import StoreError, ToolConflictError
+from toolpost.contracts.errors import StoreError, TakenOverError, ToolConflictError
 from toolpost.contracts.outcomes import Failed, Outcome, outcome_to_dict
-from toolpost.contracts.storage import IdempotencyRecord, Store, TakenOverError
+from toolpost.contracts.storage import IdempotencyRecord, Store
 from toolpost.policy.call_hashes import digest
 from toolpost.runtime.persistence import current_outcome, dump_outcome, paused_outcome
 

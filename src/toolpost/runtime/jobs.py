@@ -16,7 +16,6 @@ from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import StoreError, ToolAuthError, ToolError, ToolExecutionError
 from toolpost.contracts.jobs import Job, QueueName, job_id
 from toolpost.contracts.outcomes import Failed, Outcome
-from toolpost.contracts.storage import TakenOverError
 from toolpost.runtime.failures import STOPPED
 from toolpost.runtime.persistence import INTERRUPTED, dump_outcome, kept_outcome
 
@@ -93,7 +92,7 @@ class JobRunner:
             try:
                 return await self._perform(job)
             except StoreError as error:
-                if error.error_code != StoreError.error_code or isinstance(error, TakenOverError):
+                if error.error_code != StoreError.error_code:
                     raise
                 _log.warning("job %s waits for the store: %s", job.id, error)
             job = replace(job, attempts=max(job.attempts, 2))  # a call may have begun

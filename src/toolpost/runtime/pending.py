@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec.structs import replace
 
 from toolpost.contracts.calls import RequestedCall
-from toolpost.contracts.errors import PendingNotFoundError, StoreError, ToolConflictError, ToolError
+from toolpost.contracts.errors import PendingNotFoundError, StoreError, TakenOverError, ToolConflictError, ToolError
 from toolpost.contracts.events import EventCode, StoredEvent
 from toolpost.contracts.jobs import ANSWER_PRIORITY, Job
 from toolpost.contracts.outcomes import Completed, Failed, Outcome, Paused
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import Answer, Decision, PendingAction, PendingStatus
-from toolpost.contracts.storage import TakenOverError
 from toolpost.runtime.answer_checks import (
     WITHOUT_TOOL,
     AnswerChecks,

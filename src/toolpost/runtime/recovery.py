@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec.structs import replace
 
 from toolpost.contracts.context import inner_call_question
-from toolpost.contracts.errors import StoreError
+from toolpost.contracts.errors import StoreError, TakenOverError
 from toolpost.contracts.outcomes import Paused, outcome_to_dict
 from toolpost.contracts.questions import Answer, PendingAction, Question
-from toolpost.contracts.storage import JournalEntry, Store, TakenOverError
+from toolpost.contracts.storage import JournalEntry, Store
 from toolpost.runtime.nested_actions import ended_inside, has_ended
 from toolpost.runtime.pauses import inner_calls
 from toolpost.runtime.pending import PendingActions

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Generic, TypeAlias, TypeVar
 
+from toolpost.contracts.errors import TakenOverError
 from toolpost.contracts.principal import Principal
-from toolpost.contracts.storage import CancelRequest, IdempotencyRecord, JournalEntry, TakenOverError
+from toolpost.contracts.storage import CancelRequest, IdempotencyRecord, JournalEntry
 from toolpost.stores.encrypted_columns import decrypt_record
 from toolpost.stores.encryption import readable_rows
 from toolpost.stores.postgres.context import PostgresContext

@@ -7,11 +7,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
-from toolpost.contracts.errors import StoreError
+from toolpost.contracts.errors import StoreError, TakenOverError
 from toolpost.contracts.jobs import Job
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import Answer, PendingAction, PendingStatus, Question
-from toolpost.contracts.storage import TakenOverError
 from toolpost.stores.changes import Changes
 from toolpost.stores.pending_rows import COLUMNS, STATUS_COLUMNS, PendingRows, Row, first_status
 from toolpost.stores.sql.database import SharedDatabase, SQLConnection, where

@@ -14,9 +14,10 @@ from toolpost.testing.simulation.world import EffectLedger, SimulatedJob
 
 _ENDS = frozenset({EventCode.TOOL_CALL_COMPLETED, EventCode.TOOL_CALL_FAILED})
 _NOTHING_RAN = frozenset({"approval_denied", "question_expired", "not_executed"})
-_NOT_YET = frozenset({"in_progress", "outcome_unknown", "store_unavailable"})  # the client has to ask again
+# The client has to ask again.
+_NOT_YET = frozenset({"in_progress", "outcome_unknown", "store_unavailable", "taken_over"})
 # Replies to a repeated call after its key has an outcome: that one, or that this repetition did not get it.
-_REPEATED = frozenset({"completed", "disconnected", "store_unavailable", "cancelled", "timeout"})
+_REPEATED = frozenset({"completed", "disconnected", "store_unavailable", "taken_over", "cancelled", "timeout"})
 _UNSAFE = frozenset({"pay", "narrow", "wipe", "ask", "pack"})
 
 
