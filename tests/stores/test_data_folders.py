@@ -9,7 +9,6 @@ import pytest
 
 from tests.stores.conftest import open_store
 from tests.stores.data_folders import content
-from toolpost import Completed
 from toolpost.stores.sqlite.database import MIGRATIONS
 
 FOLDERS = Path(content.__file__).parent
@@ -40,39 +39,12 @@ def test_every_migration_has_a_data_folder() -> None:
 @pytest.mark.parametrize("folder", NUMBERS, indirect=True)
 async def test_a_stored_data_folder_is_read_completely(folder: Path) -> None:
     async with open_store(folder) as store:
-        runs = await store.events.runs(tenant="acme")
-        [waiting] = await store.pending.list(tenant="acme")
-        [artifact] = await store.artifacts.list(tenant="acme")
-        text = await store.artifacts.read(artifact.id, tenant="acme")
-        token = await store.tokens.get(content.TOKEN)
-        keys = await store.caller_keys.list()
-        state = await store.state.load_planner_state("pause-token")
-        problems = await store.events.verify()
-
-    assert [(run.tool_name, run.status) for run in runs] == [
-        ("delete", "paused"),
-        ("report", "completed"),
-        ("pay", "completed"),
-    ]
-    assert (waiting.tool_name, waiting.arguments, str(waiting.asked_by)) == ("delete", {"name": "note"}, "acme:ann")
-    assert content.REPORT in text.decode().replace("\\n", "\n")
-    assert token is not None
-    assert (token.body, state) == (content.TOKEN_BODY, {"step": 1})
-    assert [(key.name, str(key.principal)) for key in keys] == [("bot", "acme:bot")]
-    assert problems == []
+        await content.check_content(store)
 
 
 @pytest.mark.parametrize("folder", NUMBERS, indirect=True)
 async def test_a_toolbox_continues_with_a_stored_data_folder(folder: Path) -> None:
-    async with content.box(folder) as box:
-        [waiting] = await box.store.pending.list(tenant="acme")
-        approved = await box.approve(waiting.id, by=content.ANN)
-        repeated = await box.call("pay", {"to": "bob"}, user=content.ANN, idempotency_key="one")
-        problems = await box.store.events.verify()
-
-    assert isinstance(approved, Completed)
-    assert isinstance(repeated, Completed)
-    assert (approved.content, repeated.content, problems) == ("note deleted", "paid bob", [])
+    await content.check_continuation(folder)
 
 
 @pytest.mark.parametrize("folder", NUMBERS, indirect=True)

@@ -4,8 +4,9 @@ from pathlib import Path
 from typing import Any
 
 from toolpost import Completed, Paused, Settings, Toolbox, tool
+from toolpost.configuration.settings import LimitSettings
 from toolpost.contracts.principal import Principal
-from toolpost.contracts.storage import TokenKey
+from toolpost.contracts.storage import Store, TokenKey
 from toolpost.gateway.caller_keys import create_caller_key
 
 ANN = "acme:ann"
@@ -33,9 +34,10 @@ async def report() -> str:
     return REPORT
 
 
-def box(folder: Path) -> Toolbox:
+def box(folder: Path, database: str | None = None) -> Toolbox:
     """A Toolbox on a data folder; its pending actions do not expire while the folder is in use."""
-    return Toolbox(tools=[pay, delete, report], settings=Settings(data_dir=folder, limits={"pending_ttl": _CENTURY_S}))
+    settings = Settings(data_dir=folder, database=database, limits=LimitSettings(pending_ttl=_CENTURY_S))
+    return Toolbox(tools=[pay, delete, report], settings=settings)
 
 
 async def write_content(folder: Path) -> None:
@@ -48,3 +50,41 @@ async def write_content(folder: Path) -> None:
         await opened.store.tokens.put(TOKEN, TOKEN_BODY)
         state: Any = opened.store.state
         await state.save_planner_state("pause-token", {"step": 1})
+
+
+async def check_content(store: Store) -> None:
+    """Read everything that `write_content` wrote."""
+    runs = await store.events.runs(tenant="acme")
+    [waiting] = await store.pending.list(tenant="acme")
+    [artifact] = await store.artifacts.list(tenant="acme")
+    text = await store.artifacts.read(artifact.id, tenant="acme")
+    token = await store.tokens.get(TOKEN)
+    keys = await store.caller_keys.list()
+    planner_states: Any = store.state
+    state = await planner_states.load_planner_state("pause-token")
+    problems = await store.events.verify()
+
+    assert [(run.tool_name, run.status) for run in runs] == [
+        ("delete", "paused"),
+        ("report", "completed"),
+        ("pay", "completed"),
+    ]
+    assert (waiting.tool_name, waiting.arguments, str(waiting.asked_by)) == ("delete", {"name": "note"}, "acme:ann")
+    assert REPORT in text.decode().replace("\\n", "\n")
+    assert token is not None
+    assert (token.body, state) == (TOKEN_BODY, {"step": 1})
+    assert [(key.name, str(key.principal)) for key in keys] == [("bot", "acme:bot")]
+    assert problems == []
+
+
+async def check_continuation(folder: Path, database: str | None = None) -> None:
+    """Approve the call that waits, and repeat one by its idempotency key."""
+    async with box(folder, database) as opened:
+        [waiting] = await opened.store.pending.list(tenant="acme")
+        approved = await opened.approve(waiting.id, by=ANN)
+        repeated = await opened.call("pay", {"to": "bob"}, user=ANN, idempotency_key="one")
+        problems = await opened.store.events.verify()
+
+    assert isinstance(approved, Completed)
+    assert isinstance(repeated, Completed)
+    assert (approved.content, repeated.content, problems) == ("note deleted", "paid bob", [])
