@@ -16,6 +16,7 @@
 # make test-n8n   the tests of webhooks against a real n8n, installed at first (minutes), and its answers recorded anew
 # make test-postgres   the tests of stores, of whole calls, of the gateway and of agents on each PostgreSQL that is installed
 # make test-scale   workers with everything that must not stop them; artifacts in object storage: kills, wrong credentials, lost buckets, copies, and all tests of stores
+# make soak    two gateways and two workers under a light load for 30 minutes: memory, descriptors, connections and latency
 # make test-console   the web console: Vitest, its checkers, every page and journey in a real browser, figures, first load
 # make test-clients   clients that others wrote, installed at first (minutes), list and call through the gateway
 # make test-frameworks   adapters of more agent frameworks, installed at first (minutes), with their tests and pages
@@ -41,7 +42,7 @@ PARTS := $(patsubst tools/parts/%.txt,.parts/%/.installed,$(filter-out %/llm.txt
 # Tests start hundreds of programs that import the package: it is compiled once, wherever bytecode is switched off, too.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup console card chromium demo test quick test-imports test-live release hooks check check-style check-mypy check-pyright check-layers check-console bench prove conformance demo-llm test-litellm test-llm test-peers test-n8n test-clients test-frameworks test-console test-postgres test-scale docs clean
+.PHONY: setup console card chromium demo test quick test-imports test-live release hooks check check-style check-mypy check-pyright check-layers check-console bench prove conformance demo-llm test-litellm test-llm test-peers test-n8n test-clients test-frameworks test-console test-postgres test-scale soak docs clean
 .DEFAULT_GOAL := setup
 
 setup: .venv/.installed node_modules/.installed $(PARTS) console card chromium
@@ -215,6 +216,10 @@ test-postgres: .venv/.installed
 # Real servers that tests kill, cut off and misuse.
 test-scale: .venv/.installed .parts/objects/.installed
 	$(BIN)/python -m pytest tests/objects/trial_failures.py tests/objects/trial_copies.py tests/objects/trial_contract.py tests/objects/trial_deployment.py tests/scale/trial_workers.py --numprocesses=$(WORKERS) --dist=loadfile
+
+# Options reach it by SOAK, such as SOAK="--minutes 5".
+soak: .venv/.installed
+	$(BIN)/python -m bench.soak $(SOAK)
 
 docs: setup
 	$(BIN)/python -m pytest tests/docs

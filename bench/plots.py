@@ -1,4 +1,7 @@
-"""Draw the plots of kept figures: `python -m bench.plots FILE FOLDER`, in an environment that has matplotlib."""
+"""Draw the plots of kept figures: `python -m bench.plots FILE FOLDER`, in an environment that has matplotlib.
+
+A file of JSON has the figures of `python -m bench`, one of CSV the samples of `python -m bench.soak`.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
+
+from bench.soak.samples import MEASURES, SECONDS, WARM_UP, Sample, columns_of, read
 
 # By name, because the checkers' environment has none.
 mpl: Any = import_module("matplotlib")
@@ -15,6 +21,7 @@ mpl.use("svg")
 plt: Any = import_module("matplotlib.pyplot")
 
 STYLES = ("o-", "s-", "^-", "D--", "v:")
+SOAK_POINTS = 60  # of each line: the median of the samples between two of them
 
 
 class Plot(NamedTuple):
@@ -72,6 +79,42 @@ def _draw(plot: Plot, rows: Sequence[Mapping[str, Any]], folder: Path) -> Path:
     return path
 
 
-if __name__ == "__main__":
-    for drawn in draw(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")), Path(sys.argv[2])):
+def draw_soak(samples: Sequence[Sample], folder: Path) -> Path:
+    """Draw how the processes of a soak went, with a panel for each kind of measure."""
+    mpl.rcParams["svg.hashsalt"] = "soak"
+    size = -(-len(samples) // SOAK_POINTS)
+    chunks = [samples[start : start + size] for start in range(0, len(samples), size)]
+    minutes = [median(one[SECONDS] for one in chunk) / 60 for chunk in chunks]
+    figure, panels = plt.subplots(len(MEASURES), figsize=(8, 2.2 * len(MEASURES)), layout="constrained", sharex=True)
+    for axes, measure in zip(panels, MEASURES, strict=True):
+        for column in columns_of(measure, samples):
+            values = [median(one[column] for one in chunk) for chunk in chunks]
+            axes.plot(minutes, values, label=column.removesuffix(f" {measure.suffix}"), linewidth=1.2)
+        axes.set(ylabel=f"{measure.label}, {measure.unit}".removesuffix(", "))
+        if measure.unit == "ms":
+            axes.set_yscale("log")
+            axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        else:
+            axes.set_ylim(0, 1.15 * max(max(line.get_ydata()) for line in axes.lines))
+        axes.set_xlim(0, samples[-1][SECONDS] / 60)
+        axes.axvspan(0, samples[-1][SECONDS] / 60 * WARM_UP, color="0.92")
+        axes.grid(visible=True, alpha=0.3)
+        axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), fontsize="small", frameon=False)
+    panels[-1].set(xlabel="minutes; the warm-up is gray")
+    path = folder / "soak.svg"
+    figure.savefig(path, metadata={"Date": None})
+    plt.close(figure)
+    return path
+
+
+def main(kept: Path, folder: Path) -> None:
+    """Draw a file of kept figures or samples."""
+    if kept.suffix == ".csv":
+        print(draw_soak(read(kept), folder))
+        return
+    for drawn in draw(json.loads(kept.read_text(encoding="utf-8")), folder):
         print(drawn)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -81,6 +81,12 @@ class RawClient:
             writer.close()  # servers close what was idle for long
         return await asyncio.open_connection(self._host, self._port, limit=_LIMIT)
 
+    @property
+    def session_headers(self) -> dict[str, str]:
+        """The header of the session, for requests that others send."""
+        name, _, value = self._session.strip().partition(": ")
+        return {name: value} if name else {}
+
     def close(self) -> None:
         """Close all connections."""
         for _, writer in (*self._free, *self._streams):

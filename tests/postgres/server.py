@@ -26,7 +26,7 @@ from tests.parts import PartMissingError
 
 PASSWORD = "canary-password"
 PATIENCE_S = 60
-_QUICK = ("-F", "-c", "shared_buffers=32MB", "-c", "max_connections=100", "-c", "autovacuum=off")
+_QUICK = ("-F", "-c", "shared_buffers=32MB", "-c", "max_connections=100")
 _IN_MEMORY = Path("/dev/shm")  # a database is copied there in a quarter of the time
 _ROOM = 1 << 30
 
@@ -51,9 +51,12 @@ class PostgreSQL(NamedTuple):
 
 
 @contextmanager
-def running(version: int | None = None) -> Iterator[PostgreSQL]:
-    """A new server of a major version, else of the newest one; what it kept is gone with it."""
-    with _initialised(version) as place, _started(place):
+def running(version: int | None = None, *, autovacuum: bool = False) -> Iterator[PostgreSQL]:
+    """A new server of a major version, else of the newest one; what it kept is gone with it.
+
+    Tests are over before a table needs `autovacuum`; what runs for long does.
+    """
+    with _initialised(version) as place, _started(place, autovacuum=autovacuum):
         yield place.server
 
 
@@ -157,9 +160,19 @@ def _initialise(programs: Path, folder: Path, user: dict[str, Any]) -> None:
 
 
 @contextmanager
-def _started(place: _Place) -> Iterator[subprocess.Popen[bytes]]:
+def _started(place: _Place, *, autovacuum: bool = False) -> Iterator[subprocess.Popen[bytes]]:
     folder, port = place.server
-    server = [str(place.programs / "postgres"), "-D", str(folder / "data"), "-k", str(folder), "-p", str(port), *_QUICK]
+    options = (*_QUICK, "-c", f"autovacuum={'on' if autovacuum else 'off'}")
+    server = [
+        str(place.programs / "postgres"),
+        "-D",
+        str(folder / "data"),
+        "-k",
+        str(folder),
+        "-p",
+        str(port),
+        *options,
+    ]
     with (
         (folder / "log").open("a") as log,
         subprocess.Popen(

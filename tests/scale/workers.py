@@ -59,6 +59,7 @@ class Deployment:
 
     def __init__(self, folder: Path, url: str, **settings: Any) -> None:
         self.folder = folder
+        self.url = url
         self.ledger = folder / "ledger"
         self.ledger.touch()
         (folder / "tools.py").write_text(_TOOLS.format(ledger=str(self.ledger)))
