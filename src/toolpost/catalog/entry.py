@@ -181,7 +181,7 @@ class Entry:
             return self.overlay.outputs
         if self.config is None:
             return "report" if self.origin else "strict"
-        return self.config.output_check
+        return self.config.outputs or ("strict" if self.traits.is_own_code else "report")
 
     @property
     def shown_schema(self) -> JsonSchema:

@@ -219,13 +219,6 @@ class ExternalToolConfig(SourceModel):
                 return f"auth_config is not sent without an auth_type; write auth_type: {kind.value} beside it"
         return ""
 
-    @property
-    def output_check(self) -> OutputCheck:
-        """Return the treatment of a result that violates its schema: strict for Python by default, else report."""
-        if self.outputs is not None:
-            return self.outputs
-        return "strict" if self.transport is TransportType.PYTHON else "report"
-
     def idle_excludes(self) -> list[str]:
         """Return the patterns of `tool_exclude` that have matched no tool so far."""
         return [pattern for pattern in self.tool_exclude or [] if pattern not in self._used_excludes]
