@@ -16,12 +16,12 @@ from toolpost.runtime.model_messages import model_text
 from toolpost.schema.provider_dialects import Provider
 
 try:
-    from agents import FunctionTool, SpanError, get_current_span
+    from agents import FunctionTool, RunState, SpanError, get_current_span
 except ImportError as missing:
     raise ConfigError("tools for the OpenAI Agents SDK need it; run: pip install openai-agents") from missing
 
 if TYPE_CHECKING:
-    from agents import RunContextWrapper, RunResultBase, RunState, ToolApprovalItem
+    from agents import RunContextWrapper, RunResultBase, ToolApprovalItem
     from agents.tool_context import ToolContext
 
     from toolpost.adapters.table_tools import TableTool
@@ -45,9 +45,12 @@ async def tools(
     return [_of(tool, thread) for tool in await FrameworkTools(source, user=user, only=only, provider=provider).read()]
 
 
-async def waiting(result: RunResultBase) -> list[dict[str, Any]]:
-    """Return the pending actions that a run was interrupted for and that still wait, as data."""
-    described = [(item, await _outcome_of(item, result)) for item in _interruptions(result)]
+async def waiting(run: RunResultBase | RunState[Any]) -> list[dict[str, Any]]:
+    """Return the pending actions that a run was interrupted for and that still wait, as data.
+
+    `run` is its result, or its state, which may be one that was stored.
+    """
+    described = [(item, await _outcome_of(item, run)) for item in _interruptions(run)]
     return [
         describe_pause(outcome, _tool_of(item).calls, item.call_id)
         for item, outcome in described
@@ -55,15 +58,16 @@ async def waiting(result: RunResultBase) -> list[dict[str, Any]]:
     ]
 
 
-async def resumable(result: RunResultBase) -> RunState[Any]:
+async def resumable(run: RunResultBase | RunState[Any]) -> RunState[Any]:
     """Return the state to resume an interrupted run with, in which the calls that do not wait any more continue.
 
-    Calls that still wait interrupt the run again, and so do interruptions of other tools. What the state approves
-    decides nothing: a person answers the pending action in the Toolbox, and a denied call fails.
+    `run` is the result of the run, or its state. Calls that still wait interrupt the run again, and so do interruptions
+    of other tools. What the state approves decides nothing: a person answers the pending action in the Toolbox, and a
+    denied call fails.
     """
-    state = cast("RunState[Any]", cast("Any", result).to_state())
-    for item in _interruptions(result):
-        if not isinstance(await _outcome_of(item, result), Paused):
+    state = run if isinstance(run, RunState) else cast("RunState[Any]", cast("Any", run).to_state())
+    for item in _interruptions(run):
+        if not isinstance(await _outcome_of(item, run), Paused):
             state.approve(item)
     return state
 
@@ -124,9 +128,10 @@ def _data(outcome: Outcome | None) -> dict[str, Any] | None:
     return None if outcome is None else outcome_data(outcome)
 
 
-def _interruptions(result: RunResultBase) -> list[ToolApprovalItem]:
+def _interruptions(run: RunResultBase | RunState[Any]) -> list[ToolApprovalItem]:
     """Return the interruptions of calls to a Toolbox."""
-    items: list[ToolApprovalItem] = list(cast("Any", result).interruptions)
+    found = run.get_interruptions() if isinstance(run, RunState) else cast("Any", run).interruptions
+    items: list[ToolApprovalItem] = list(found)
     return [item for item in items if _find_tool(item) is not None]
 
 
@@ -141,5 +146,7 @@ def _tool_of(item: ToolApprovalItem) -> OpenAIAgentsTool:
     return tool
 
 
-async def _outcome_of(item: ToolApprovalItem, result: RunResultBase) -> Outcome:
-    return await _tool_of(item).outcome_of(result.context_wrapper, item.call_id or "", item.arguments or "")
+async def _outcome_of(item: ToolApprovalItem, run: RunResultBase | RunState[Any]) -> Outcome:
+    # A state has no public attribute for its context.
+    context = cast("Any", run)._context if isinstance(run, RunState) else run.context_wrapper  # noqa: SLF001
+    return await _tool_of(item).outcome_of(context, item.call_id or "", item.arguments or "")

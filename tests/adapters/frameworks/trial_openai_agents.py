@@ -5,11 +5,12 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
-from agents import Agent, Model, ModelResponse, RunConfig, Runner, RunResult, Usage
+from agents import Agent, Model, ModelResponse, RunConfig, Runner, RunResult, RunState, Usage
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
 
 from tests.adapters.frameworks.driver import Call, Driver, Result, Run
-from tests.adapters.frameworks.suite import AdapterTests
+from tests.adapters.frameworks.shelf import Shelf
+from tests.adapters.frameworks.suite import ANN, BOSS, AdapterTests
 from toolpost import Toolbox
 from toolpost.adapters.openai_agents import resumable, tools, waiting
 
@@ -72,3 +73,18 @@ class TestOpenAIAgents(AdapterTests):
     @pytest.fixture
     def driver(self) -> Driver:
         return OpenAIAgents()
+
+    async def test_a_state_that_was_stored_waits_and_is_resumed(
+        self, driver: Driver, box: Toolbox, shelf: Shelf
+    ) -> None:
+        run = await driver.run(box, [Call("wipe_9", "wipe", {"disk": "sda"})], user=ANN)
+        agent, result = run.state
+        stored = result.to_state().to_string()
+
+        again = await Runner.run(agent, await resumable(await RunState.from_string(agent, stored)), run_config=CONFIG)
+        state = await RunState.from_string(agent, again.to_state().to_string())
+        assert [one["pending_id"] for one in await waiting(state)] == run.waiting
+        await box.approve(run.waiting[0], by=BOSS)
+        ended = await Runner.run(agent, await resumable(state), run_config=CONFIG)
+
+        assert (ended.final_output, shelf.wiped) == ("done", [("sda", ANN)])
