@@ -59,8 +59,8 @@ def waiting(response: Any) -> list[dict[str, Any]]:
 def approvals(response: Any) -> list[Content]:
     """Return the contents of the message that resumes a run which waits for calls to a Toolbox.
 
-    What they approve decides nothing: a person answers the pending action in the Toolbox, and a call that still waits
-    requests approval again.
+    Approval in the framework does not approve a call: a person answers the pending action in the Toolbox. A call that
+    still waits requests approval again.
     """
     return [request.to_function_approval_response(approved=True) for request in _requests(response)]
 
@@ -137,7 +137,7 @@ class ToolboxFunction(FunctionTool):  # type: ignore[misc, unused-ignore]
 
 
 class _Occurrences(FunctionMiddleware):  # type: ignore[misc, unused-ignore]
-    """Middleware that changes nothing: the framework tells a tool the id of its call only where there is some."""
+    """Middleware without effect: the framework passes the id of a call to a tool only if there is middleware."""
 
     async def process(self, context: FunctionInvocationContext, call_next: Callable[[], Awaitable[None]]) -> None:
         await call_next()

@@ -66,8 +66,8 @@ async def resumable(agent: Agent, run: RunOutput) -> list[RunRequirement] | None
     """Return the requirements for `agent.acontinue_run`; None while a call still waits.
 
     The framework rejects each call that is not confirmed when it continues, so that a run continues after the last
-    answer. Requirements of other tools are returned as they are. A confirmation decides nothing: a person answers the
-    pending action in the Toolbox, and a denied call fails.
+    answer. Requirements of other tools are returned as they are. A confirmation does not approve a call: a person
+    answers the pending action in the Toolbox, and a denied call fails.
     """
     paused = _paused(agent, run)
     if any([isinstance(await tool.outcome_of(requirement, run), Paused) for requirement, tool in paused]):

@@ -42,8 +42,8 @@ def workbench(
     Every step of an agent has the tools of the catalog at that time. Calls are for `user`, which may be a function such
     as `get` of a context variable. `only` selects tools by name, collection or pattern. A call is identified by the
     call id of the model; `thread` is the id of a conversation, for models whose call ids are unique in a conversation
-    only. A call waits for a person for at most `wait_s`, and then fails; the next call with the same arguments goes on
-    with it.
+    only. A call waits for a person for at most `wait_s`, and then fails; the next call with the same arguments
+    continues it.
     """
     given = (lambda _: user()) if callable(user) else user
     return ToolboxWorkbench(

@@ -45,7 +45,7 @@ async def tools(
     Run the agent or its crew by `kickoff_async`, or in a thread: the event loop of the Toolbox must not be blocked.
     Calls are for `user`, which may be a function such as `get` of a context variable. `only` selects tools by name,
     collection or pattern. A call waits for a person for at most `wait_s`, and then fails; the next call with the same
-    arguments goes on with it.
+    arguments continues it.
     """
     given = (lambda _: user()) if callable(user) else user
     listed, calls = await FrameworkTools(source, user=given, only=only, provider=provider).read(), BlockingCalls(wait_s)

@@ -179,7 +179,7 @@ class FrameworkTools:
         ]
 
     def _selected(self, registry: ToolRegistry, words: Sequence[str]) -> Sequence[ToolSpec]:
-        """Return the selected tools; those that have disappeared since the first reading are left out."""
+        """Return the selected tools; those that have disappeared since the first reading are skipped."""
         try:
             specs = registry.resolve(words)
         except ToolNotFoundError:
@@ -232,7 +232,7 @@ def _is_there(registry: ToolRegistry, word: str) -> bool:
 
 
 async def run_in_loop(box: Toolbox, work: Coroutine[Any, Any, T]) -> T:
-    """Await a coroutine in the event loop of a Toolbox; RuntimeError if that loop does not run any more."""
+    """Await a coroutine in the event loop of a Toolbox; RuntimeError if that loop has stopped."""
     loop = box.router.inflight.loop
     if loop is None or loop is asyncio.get_running_loop():
         return await work
@@ -256,7 +256,7 @@ def block_in_loop(box: Toolbox, work: Coroutine[Any, Any, T]) -> T:
 def _submit(work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> Future[T]:
     if not loop.is_running():
         work.close()
-        raise RuntimeError("the event loop of the Toolbox does not run any more: open a Toolbox in the current one")
+        raise RuntimeError("the event loop of the Toolbox has stopped: open a Toolbox in the current one")
     return asyncio.run_coroutine_threadsafe(work, loop)
 
 

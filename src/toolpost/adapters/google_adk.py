@@ -49,7 +49,7 @@ def toolset(
 
 
 async def confirmations(box: Toolbox, events: Iterable[Event]) -> list[types.Part]:
-    """Return the parts of the message that resumes a run, for those of its calls that do not wait any more.
+    """Return the parts of the message that resumes a run, for those of its calls that no longer wait.
 
     `events` are the events of the run or of its session. The kit asks once for each confirmation, so that a call which
     is resumed before its answer cannot wait again: send these parts, and nothing if there are none.
@@ -84,7 +84,7 @@ class AdkTool(BaseTool):  # type: ignore[misc, unused-ignore]
 
     The response of a failed call has an `error`. A waiting call requests a confirmation, whose payload contains the
     pending action. When the run is resumed with a confirmation, the call has the outcome that the person's answer led
-    to: what the confirmation says decides nothing. Resume with `confirmations`, after the answer.
+    to: the confirmation itself does not approve the call. Resume with `confirmations`, after the answer.
     """
 
     def __init__(self, tool: FrameworkTool) -> None:

@@ -112,7 +112,7 @@ class LangchainTool(StructuredTool):
     def _interrupt(self, paused: Paused, tool_call_id: str | None) -> None:
         """Interrupt the graph; return when it is resumed.
 
-        The value that resumes the graph decides nothing: a person answers the pending action in the Toolbox.
+        The value that resumes the graph does not approve the call: a person answers the pending action in the Toolbox.
         """
         from langgraph.types import interrupt  # noqa: PLC0415 - installed wherever a graph runs
 

@@ -60,7 +60,7 @@ async def tools(
 class CallsAnswered(Event):  # type: ignore[misc, unused-ignore]
     """Resumes a workflow whose calls wait, when it is sent: calls that still wait continue to wait.
 
-    The event decides nothing: a person answers the pending action in the Toolbox.
+    The event does not approve a call: a person answers the pending action in the Toolbox.
     """
 
 

@@ -59,11 +59,11 @@ async def waiting(run: RunResultBase | RunState[Any]) -> list[dict[str, Any]]:
 
 
 async def resumable(run: RunResultBase | RunState[Any]) -> RunState[Any]:
-    """Return the state to resume an interrupted run with, in which the calls that do not wait any more continue.
+    """Return the state to resume an interrupted run with, in which the calls that no longer wait continue.
 
     `run` is the result of the run, or its state. Calls that still wait interrupt the run again, and so do interruptions
-    of other tools. What the state approves decides nothing: a person answers the pending action in the Toolbox, and a
-    denied call fails.
+    of other tools. Approval in the state does not approve a call: a person answers the pending action in the Toolbox,
+    and a denied call fails.
     """
     state = run if isinstance(run, RunState) else cast("RunState[Any]", cast("Any", run).to_state())
     for item in _interruptions(run):

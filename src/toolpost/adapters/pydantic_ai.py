@@ -56,7 +56,7 @@ class ToolboxToolset(AbstractToolset[Any]):
 
     A failed call raises ToolFailed. A waiting call raises ApprovalRequired, whose metadata contains the pending action.
     When the run is resumed with an approval, the call has the outcome that the person's answer led to, or waits again:
-    the framework's approval decides nothing. The `metadata` of a result is the outcome as data.
+    an approval in the framework does not approve it. The `metadata` of a result is the outcome as data.
     """
 
     def __init__(self, listing: FrameworkTools, *, id: str) -> None:

@@ -79,7 +79,7 @@ def waiting(messages: Sequence[ChatMessageContent]) -> list[dict[str, Any]]:
 async def settle(
     kernel: Kernel, messages: Sequence[ChatMessageContent], arguments: KernelArguments | None = None
 ) -> list[dict[str, Any]]:
-    """Write the results of calls that do not wait any more into a conversation; return the actions that still wait.
+    """Write the results of calls that no longer wait into a conversation; return the actions that still wait.
 
     If there are none, ask the model again with the conversation.
     """

@@ -41,7 +41,7 @@ async def tools(
     Run the agent in a thread, such as by `asyncio.to_thread`: the event loop of the Toolbox must not be blocked. Calls
     are for `user`, which may be a function such as `get` of a context variable. `only` selects tools by name,
     collection or pattern. A call waits for a person for at most `wait_s`, and then fails; the next call with the same
-    arguments goes on with it.
+    arguments continues it.
     """
     given = (lambda _: user()) if callable(user) else user
     listed = await FrameworkTools(source, user=given, only=only, provider=provider).read()
@@ -79,7 +79,7 @@ class SmolagentsTool(Tool):  # type: ignore[misc, unused-ignore]
         )
 
     def _is_set(self, name: str, value: Any) -> bool:
-        """Return whether an argument is set; the framework lets models write null for those that are left out."""
+        """Return whether an argument is set; the framework lets models write null for an omitted one."""
         return value is not None or not self.inputs.get(name, {}).get("optional")
 
     def _call(self, arguments: Mapping[str, Any] | str) -> str:

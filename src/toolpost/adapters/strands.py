@@ -54,8 +54,8 @@ async def tools(
 def responses(result: AgentResult) -> list[InterruptResponseContent]:
     """Return the responses that resume an agent which waiting calls have interrupted.
 
-    A response decides nothing: a person answers the pending action in the Toolbox. Calls that still wait interrupt the
-    agent again. Interrupts of other tools are yours to answer.
+    A response does not approve a call: a person answers the pending action in the Toolbox. Calls that still wait
+    interrupt the agent again. Answer interrupts of other tools yourself.
     """
     return [
         {"interruptResponse": {"interruptId": interrupt.id, "response": True}}

@@ -70,7 +70,7 @@ class BlockingCalls:
     async def _answered(
         self, tool: FrameworkTool, outcome: Outcome, repeat: Callable[[], Awaitable[Outcome]]
     ) -> Outcome:
-        """Repeat a call when a pending action of it has ended, until it does not wait any more or the time is over."""
+        """Repeat a call when a pending action of it has ended, until it no longer waits or the time is over."""
         clock, pending = tool.box.router.clock, tool.box.store.pending
         deadline = clock.monotonic() + self._wait_s
         watched, known = list[str](), None
