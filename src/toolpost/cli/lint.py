@@ -80,7 +80,7 @@ def lint(common: CommonOptions, provider: _Provider = None, source: _Source = No
 
 
 def _lint(catalog: Toolbox | LocalCatalog, provider: Provider, source: str | None) -> Iterator[_Finding]:
-    """Yield what a provider rejects in the schemas of the tools as they are."""
+    """Yield the fields of the tools' schemas that a provider rejects."""
     from toolpost.schema.provider_dialects import dialect_of, violations
     from toolpost.schema.provider_schemas import LeftOut, compile_schema
 

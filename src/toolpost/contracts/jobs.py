@@ -77,7 +77,7 @@ class QueueLimits(Struct, frozen=True, kw_only=True):
 
 
 class TakeLimits(Struct, frozen=True, kw_only=True):
-    """How many jobs a process takes: `free` slots, and of one tenant at most `of_tenant` running in all processes."""
+    """How many jobs to take: one per `free` slot, while all processes run fewer than `of_tenant` of its tenant."""
 
     free: int
     of_tenant: int | None = None

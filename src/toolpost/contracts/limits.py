@@ -15,7 +15,7 @@ class Rate(NamedTuple):
 
     @classmethod
     def per_minute(cls, count: int) -> Rate:
-        """Return the rate of `count` per minute; after an idle minute, all of them can be taken at once."""
+        """Return the rate of `count` per minute; after an idle minute, all of them can be taken immediately."""
         return cls(60 / count, count)
 
 

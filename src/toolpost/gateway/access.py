@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from toolpost.runtime.concurrency import BackgroundTasks
 
 CALLER = "toolpost.caller"
-OPEN_REQUESTS = "toolpost.open_requests"  # in the scope of a request: what its end releases
+OPEN_REQUESTS = "toolpost.open_requests"  # the key of the function that releases a request, in its scope
 METADATA = "/.well-known/oauth-protected-resource"
 AGENT_CARD = "/.well-known/agent-card.json"
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})

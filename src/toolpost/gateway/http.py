@@ -121,7 +121,7 @@ def _issuer_sign_in(box: Toolbox, callers: Callers, public_url: str) -> IssuerSi
 
 
 async def _no_issuer(request: Request) -> Response:
-    """Tell the sign-in page that there is no issuer; 404 would be an error in the console of the browser."""
+    """Report to the sign-in page that no issuer is set; the browser would log a 404 as an error."""
     if request.method == "HEAD":
         return Response(status_code=204)
     return ProblemResponse(404, "no_issuer", "people sign in with a ticket or a key: server.oidc has no client_id")

@@ -33,7 +33,7 @@ async def writing_uses(uses: KeyUses, store: Store) -> AsyncGenerator[None]:
 
 
 async def write_uses(uses: KeyUses, store: Store, written: dict[str, float]) -> None:
-    """Write the uses that are not in `written`, and add them to it; if the store fails, the next time writes them."""
+    """Write the uses that are not in `written`, and add them to it; if the store fails, the next call writes them."""
     for key_id, at in uses.current().items():
         if written.get(key_id) == at:
             continue

@@ -24,7 +24,7 @@ _EXAMPLE = "such as '0 2 * * *' for every day at 02:00"
 
 
 class _Field(NamedTuple):
-    """A field of an expression: its name, its range, and names for numbers from the first one on."""
+    """A field of an expression: its name, its range, and names for its numbers, the lowest first."""
 
     name: str
     first: int
@@ -85,7 +85,7 @@ class Cron(NamedTuple):
         return float("inf")
 
     def _next_day(self, moment: datetime) -> datetime | None:
-        """Return the begin of the first day that matches, from that of a moment on."""
+        """Return the start of the first matching day, which may be the day of `moment` itself."""
         day = moment.replace(hour=0, minute=0)
         last = moment.year + _YEARS_AHEAD
         while day.year <= last:

@@ -59,7 +59,7 @@ _LOG_LEVEL = "WARNING"
 
 
 class DBOSConsumer:
-    """Runs the jobs of a store in a worker; of one tenant at most `of_tenant` in all workers.
+    """Runs the jobs of a store in a worker, and at most `of_tenant` jobs of one tenant in all workers.
 
     A process can run one at a time, because DBOS is a singleton.
     """
@@ -112,10 +112,10 @@ class DBOSConsumer:
                 destroy = partial(DBOS.destroy, destroy_registry=True, workflow_completion_timeout_sec=_COMPLETION_S)
                 await loop.run_in_executor(thread, destroy)
                 await loop.run_in_executor(thread, client.destroy)
-            loop.set_default_executor(ThreadPoolExecutor())  # DBOS had replaced it by its own, which has ended
+            loop.set_default_executor(ThreadPoolExecutor())  # in place of that of DBOS, which has ended
 
     def ring(self) -> None:
-        """Let the queues be read now: there are new jobs, or free slots."""
+        """Wake the threads that read the queues, because there are new jobs or free slots."""
         self._bell.ring()
 
     async def _launch(self, worker: JobWorker, executor: str, queues: Collection[QueueName], concurrency: int) -> DBOS:
@@ -304,7 +304,8 @@ def _will_run(one: WorkflowStatus | None, job: Job) -> bool:
 class _Bell:
     """Wakes the threads that read the queues, which otherwise poll every few seconds.
 
-    DBOS is not notified of new entries. Its threads wait on the event that stops them: this waits in its place.
+    DBOS is not notified of new entries. Between two reads, its threads wait for the event that stops them. This object
+    replaces that wait by one that also ends when the bell rings.
     """
 
     def __init__(self, engine: DBOS) -> None:
@@ -314,7 +315,7 @@ class _Bell:
         self._stops = [self._replace(event) for event in engine.background_thread_stop_events]
 
     def _replace(self, event: threading.Event) -> Callable[[], None]:
-        """Let the threads of an event wait here; return the function that stops them."""
+        """Replace the wait for an event by one for the bell; return the original function that sets the event."""
         stop = event.set
         event.wait = partial(self._wait, event)  # type: ignore[method-assign]
         event.set = partial(self._set, stop)  # type: ignore[method-assign]
@@ -388,7 +389,7 @@ def _workflow_id(job_id: str, sent: int) -> str:
 
 
 def forget_variables() -> None:
-    """Remove the variables of DBOS from the environment: settings of toolpost alone decide."""
+    """Remove the variables of DBOS from the environment: only the settings of toolpost apply."""
     for name in [name for name in os.environ if name.startswith(_VARIABLES)]:
         _log.warning("%s is ignored: toolpost does not use the services of DBOS", name)
         del os.environ[name]
@@ -396,7 +397,7 @@ def forget_variables() -> None:
 
 
 def refuse_pickle() -> None:
-    """Replace the serializer of DBOS that uses pickle, which a row of a queue can name: reading it would run code."""
+    """Replace the pickle serializer of DBOS: a row of a queue can select it, and reading the row would run code."""
     for name in ("serialize", "deserialize"):
         setattr(DefaultSerializer, name, _no_pickle)
 

@@ -1,4 +1,4 @@
-"""The engine of background work: queues and schedules in the store, and what runs their jobs."""
+"""The engine of background work: queues and schedules in the store, and the consumer that runs their jobs."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class StoredEngine:
 
 
 class InProcessConsumer:
-    """Takes jobs from the store, at most `concurrency` at once, and of one tenant `of_tenant` in all processes.
+    """Runs jobs from the store: `concurrency` of them concurrently, of one tenant `of_tenant` in all processes.
 
     Several processes share the queues. A waiting job holds no task, connection or slot.
     """
@@ -138,7 +138,7 @@ class InProcessConsumer:
         running: set[asyncio.Task[None]],
         loop: asyncio.AbstractEventLoop,
     ) -> list[Job]:
-        """Begin jobs and start a task for each, even if this process stops to begin more meanwhile."""
+        """Begin jobs and start a task for each; a shutdown in between does not separate the two steps."""
         taken = await self._store.jobs.take(queues, limits=limits)
         for job in taken:
             task = loop.create_task(worker.run(job))
@@ -160,6 +160,6 @@ class InProcessConsumer:
 
 
 def _log_failure(task: asyncio.Task[None]) -> None:
-    """Log why a task ended that only its cancellation should end; nothing awaits it before the shutdown."""
+    """Log the error of a task that should end only by cancellation; nothing awaits it before the shutdown."""
     if not task.cancelled() and (error := task.exception()) is not None:
         _log.critical("background work has stopped in this process; restart it", exc_info=error)

@@ -1,4 +1,4 @@
-"""The verdict about a call that is not made."""
+"""Explain the verdict of the policy about a call, without making the call."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Explainer:
     ) -> Explanation:
         """Return the verdict about a call.
 
-        Without `arguments`, the verdict is that about all calls of the tool. A preview of the tool may change it for
+        Without `arguments`, the verdict applies to all calls of the tool. A preview of the tool may change it for
         these arguments.
         """
         runtime = await self._runtimes.prepare(tool_name)

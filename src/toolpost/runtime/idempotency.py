@@ -104,7 +104,7 @@ class OutcomeRecorder:
     async def record(self, attempt: Attempt, outcome: Outcome, emit_end: Callable[[], None]) -> None:
         """Write an outcome, and then emit the end; a cancellation of the caller does not stop the write.
 
-        Return when it is written, or when it is known that this takes longer.
+        Return when the outcome is written, or when the write turns out to take longer.
         """
         await asyncio.shield(self._background.start(self._record(attempt, outcome, emit_end)))
 

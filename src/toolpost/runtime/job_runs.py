@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 async def find_run(store: Store, run_id: str, *, tenant: str) -> RunSummary | None:
-    """Return a run; one whose job waits, or is run again after a crash, is running."""
+    """Return a run; its status is `running` while its job waits, or runs again after a crash."""
     run = await store.events.run(run_id, tenant=tenant)
     if run is not None and run.status != "failed":
         return run

@@ -139,9 +139,9 @@ class PendingActions:
         return approval_card(action, self._registry, self._redactor, operator=operator)
 
     async def preview(self, pending_id: str, changes: Sequence[Mapping[str, Any]], *, by: str) -> dict[str, Any]:
-        """Return the masked arguments of a call and its preview as they would be with changes; nothing runs.
+        """Return the masked arguments and the preview of a call as they would be with changes, without running it.
 
-        A tool that computed the preview of the call computes that of the changed call.
+        If the tool computed the preview of the call, it also computes that of the changed call.
         """
         action = await self.get(pending_id, by=by)
         self._checks.refuse_missing(action)

@@ -201,7 +201,7 @@ class Recovery:
     async def _has_continued(self, call: RunSummary, run: RunSummary) -> bool:
         """Return whether a call has events since its run was adopted: a running process began or resumed it.
 
-        Asked after its journal entry was read: a process emits an event before it writes a result.
+        Call this after its journal entry was read: a process emits an event before it writes a result.
         """
         events = await self._store.events.read(tenant=run.tenant, run_id=run.run_id, limit=_MOST_EVENTS)
         return any(event.call_id == call.call_id and event.seq > run.events for event in events)
@@ -304,7 +304,7 @@ class Recovery:
             await self._carry_out(action)
 
     async def _settle_by_later(self, action: PendingAction) -> bool:
-        """Settle a claimed action whose call has asked again since, or was asked about; return whether it has.
+        """Settle a claimed action if there is a later question of its call, or about it; return whether there is.
 
         The answer to the later question decides, also if it was given before the process that claimed this action had
         settled it: the call may have happened.

@@ -33,7 +33,7 @@ class StoredData:
 
     @property
     def is_pruned_first(self) -> bool:
-        """Whether a Toolbox prunes when it opens: with limits, or with objects that an interrupted upload has left."""
+        """Whether a Toolbox prunes when it opens: with limits, or with object storage (interrupted uploads)."""
         return self._retention != Retention() or self._has_objects
 
     async def prune(self) -> dict[str, int]:

@@ -26,7 +26,7 @@ from toolpost.stores.sql.database import Statements
 from toolpost.stores.sql.restored_calls import interrupt_open_calls
 from toolpost.stores.transfer import NOT_BACKED_UP, SINCE, Batches, PortableBackend, Snapshot, tables_of
 
-# More positions than any log assigns in a second, so none of those assigned since the backup is assigned again.
+# More positions than any log assigns in a second, so no position assigned since the backup is assigned again.
 _POSITIONS_A_SECOND = 10_000 << 12
 _SHORTEST_S = 3600.0
 _SHA256 = "sha256"
@@ -185,7 +185,7 @@ class _RestoredFiles:
 
 
 class _RestoredObjects:
-    """Contents that are restored into a bucket, as new objects: those of the backed up database stay its own."""
+    """Contents that are restored into a bucket, as new objects: the objects of the backed up database are not used."""
 
     def __init__(self, bucket: Bucket, cipher: Cipher, ids: IdMaker) -> None:
         self._bucket = bucket

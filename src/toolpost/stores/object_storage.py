@@ -103,12 +103,12 @@ class Bucket:
             await self._run(
                 lambda: obstore.delete_async(self._store, names), "delete objects", missing=FileNotFoundError
             )
-        except FileNotFoundError:  # not S3; others may be left
+        except FileNotFoundError:  # not S3; other objects may still have to be deleted
             for name in names if len(names) > 1 else ():
                 await self.delete([name])
 
     def put_now(self, name: str, data: bytes) -> None:
-        """Upload an object in a program that does nothing else meanwhile."""
+        """Upload an object, and block the thread until it is stored."""
         import obstore  # noqa: PLC0415
 
         with self._explained(f"write {name}"):
@@ -123,7 +123,7 @@ class Bucket:
                 yield bytes(piece)
 
     def delete_now(self, names: Sequence[str]) -> None:
-        """Delete objects in a program that does nothing else meanwhile."""
+        """Delete objects, and block the thread until they are deleted."""
         import obstore  # noqa: PLC0415
 
         try:

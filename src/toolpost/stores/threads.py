@@ -1,6 +1,6 @@
 """Threads of stores, written as generators that yield before they block.
 
-The product runs each in a thread. A simulation runs the same generators without threads, in an order of its own.
+The product runs each in a thread. A simulation runs the same generators without threads, in an order that it chooses.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ COPIED: Mapping[str, str] = {
 SINCE: Mapping[str, int] = {"jobs": 2, "schedules": 2, "contents": 3}
 """The versions of the schema that added tables; the others are in every version."""
 NOT_BACKED_UP = frozenset({"contents"})
-"""Tables that a backup does not contain: a restored database has objects of its own, and deletes no others."""
+"""Tables that a backup does not contain: a restored database has new objects, and deletes no others."""
 RENUMBERED = frozenset({"journal", "pending", "cancels", "artifacts", "jobs"})
 """Tables whose rows get new numbers in the same order."""
 _ALWAYS_ONE_ROW = "metrics_position"

@@ -1,4 +1,4 @@
-"""MCP over HTTP: the checks of a request, and the answer to each kind of message of both eras of the protocol."""
+"""MCP over HTTP: the checks of a request, and the response to each kind of message, with and without a session."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ class McpEndpoint:
         return None
 
     def _route(self, arrived: _Arrived, message: Mapping[str, Any]) -> InboundModernRoute | InboundLadderRejection:
-        """Return how the SDK classifies a request, or why it rejects it: its headers and its body must match."""
+        """Return the SDK's class of a request, or the reason why the SDK rejects it: headers and body must match."""
         request, headers = arrived.request, arrived.headers
         if len(headers) < len(request.headers):
             repeated = find_duplicated_routing_header(request.headers.items())

@@ -128,7 +128,7 @@ class ClientSession:
         await self._serve(self._own, receive, send)
 
     async def resume(self, last_event_id: str, receive: Receive, send: Send) -> None:
-        """Send what the client has missed on the stream of this event, and what follows."""
+        """Send the messages on the stream of this event that the client has missed, and later ones."""
         found = self.recent.after(last_event_id)
         stream, missed = found or (MessageStream(), [])
         if found is None:  # the event was dropped

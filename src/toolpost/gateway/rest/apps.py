@@ -32,7 +32,7 @@ _MAC, _MAC_CHARACTERS = "app link", 64
 _READ = "resources_read"
 _MOST_DOMAINS = 32
 _NOWHERE = "'none'"
-# An origin, with a wildcard for its subdomains; nothing else of a server may stand in a header.
+# An origin, with a wildcard for its subdomains; nothing else that a server sends may be in a header.
 _DOMAIN = re.compile(r"(?:https|wss)://(?:\*\.)?[A-Za-z0-9](?:[A-Za-z0-9.-]{0,250}[A-Za-z0-9])?(?::[0-9]{1,5})?")
 
 

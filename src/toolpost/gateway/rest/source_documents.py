@@ -123,7 +123,7 @@ def _settings(box: Toolbox, config: ExternalToolConfig) -> dict[str, Any]:
 
 
 def _lock_counts(managed: ManagedSource) -> dict[str, Any] | None:
-    """Count the tools by how they compare with the accepted definitions, and their time; None if there are none."""
+    """Count the tools that equal the accepted definitions and that differ, and add the time; None without any."""
     pins = managed.tools.pins
     try:
         pinned = None if pins is None else pins.read()

@@ -1,4 +1,4 @@
-"""Operations that list users and tenants: for an admin those of the own tenant, for the operator all."""
+"""Operations that list users and tenants: all of them for the operator, and those of their tenant for admins."""
 
 from __future__ import annotations
 

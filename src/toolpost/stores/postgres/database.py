@@ -34,7 +34,7 @@ _RECONNECTS = 2
 _DEFAULTS: dict[str, Any] = {
     "application_name": "toolpost",
     "connect_timeout": 10,
-    # A server that vanished without a word is noticed within a minute.
+    # A server that vanished without closing the connection is noticed within a minute.
     "keepalives_idle": 20,
     "keepalives_interval": 10,
     "keepalives_count": 3,

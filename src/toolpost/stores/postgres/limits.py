@@ -1,4 +1,4 @@
-"""Limits of all processes on a PostgreSQL database, in unlogged tables, on a connection of their own."""
+"""Limits of all processes on a PostgreSQL database, in unlogged tables, on a dedicated connection."""
 
 from __future__ import annotations
 

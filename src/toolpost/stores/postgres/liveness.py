@@ -38,7 +38,7 @@ _REGISTERED = """
 SELECT id, dead_at IS NULL AND until > toolpost.now(), host, pid, version, started_at FROM owners ORDER BY started_at
 """
 _FORGOTTEN = "DELETE FROM owners WHERE dead_at < toolpost.now() - %s"
-_DEAD_KEPT_S = 86_400.0  # a process that wakes later than this asks in vain whether its last transaction was committed
+_DEAD_KEPT_S = 86_400.0  # a process that wakes later cannot learn whether its last transaction was committed
 
 
 def list_owners(db: Connection) -> list[OwnerStatus]:
@@ -90,7 +90,7 @@ class Leases:
         return self._clock.monotonic() - self._renewed_at < self.lease_s
 
     def register(self, db: Connection) -> None:
-        """Insert a row for this process, in a transaction of its own."""
+        """Insert a row for this process, in a separate transaction."""
         owner = Owner(f"own_{self._clock.secret_bytes(12).hex()}", self._owner.epoch + 1)
         own = self.own
         own.last_event = own.last_run = own.runs = own.total = 0
@@ -138,7 +138,7 @@ class Leases:
             db.execute(_SAVE_MAIN, main.columns())
 
     def release(self, db: Connection) -> None:
-        """End the lease and delete the row, in a transaction of its own."""
+        """End the lease and delete the row, in a separate transaction."""
         with db.transaction():
             row = db.execute(_OWN, (self.owner_id,)).fetchone()
             if row is not None:

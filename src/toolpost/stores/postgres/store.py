@@ -178,7 +178,7 @@ class PostgresStore:
         return await self._key_rotation.rotate(retire=retire)
 
     def abandon(self) -> None:
-        """Close all connections and write nothing, as if the process had been killed; its lease ends by itself."""
+        """Close all connections and write nothing, as if the process had been killed; its lease expires."""
         self._database.abandon()
 
     async def close(self) -> None:

@@ -124,7 +124,7 @@ class StoredObjects:
             released = await self._shared.write(partial(self._release, hashes=hashes, at=now))
             marked += released
             if not released:
-                break  # artifacts of all of them were added meanwhile
+                break  # artifacts of all of them were added concurrently
         await self._remove(now - GRACE_S)
         return marked + await self._files.collect(now)
 
@@ -160,7 +160,7 @@ class StoredObjects:
             work = partial(self._finish, name=name, content=content, encoded=encoded, finish=finish)
             done = await self._shared.write(work)
         except BaseException:
-            # The object may exist. If this fails as well, the row is collected when an upload cannot run any more.
+            # The object may exist. If this fails as well, the row is collected once no upload can be running.
             with suppress(StoreError):
                 await self._shared.write(lambda db: self._mark(db, _GIVE_UP, name))
             raise

@@ -1,4 +1,4 @@
-"""The status of a store: what the tables say about unfinished work."""
+"""The status of a store: the unfinished work in its tables."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def open_writable(path: Path, *, busy_s: float, upto: int | None = None) -> sqli
 
 
 def open_unsynced(path: Path, schema: str) -> sqlite3.Connection:
-    """Open a connection to a file that is not durable; its statements fail at once while another process writes."""
+    """Open a connection to a file that is not durable; its statements fail immediately while another process writes."""
     try:
         _create_private(path)
         db = sqlite3.connect(path, timeout=1.0, isolation_level=None, check_same_thread=False)

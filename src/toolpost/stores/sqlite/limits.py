@@ -1,4 +1,4 @@
-"""Limits of all processes on a data folder, in a database file of their own that is never synced to disk."""
+"""Limits of all processes on a data folder, in a separate database file that is never synced to disk."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ WHERE max(:now, full_at - :returned) + :interval <= :now + :burst + 1e-6
 """
 _FULL_AT = "SELECT full_at FROM buckets WHERE name = ?"
 # Another process is first if it waits and has fewer slots, or has the same number and waits for longer. Of processes
-# with the same number, this one may go first for a moment: it uses the slot at once, and the other has yet to look.
+# with the same number, this one may take the slot first: it uses it immediately, and the other one only polls.
 _ENTER = """
 INSERT INTO slots SELECT :name, :owner, 1, :since, :now FROM (
     SELECT total(held) AS held, ifnull(min(since), :now) AS since FROM slots WHERE name = :name AND owner = :owner
