@@ -294,7 +294,7 @@ class _Rewriter:
     def _inlined(self, schema: JsonSchema) -> JsonSchema:
         """Copy a schema with references replaced by their targets; a recursive one admits anything."""
         reference = schema.get("$ref")
-        if "$id" in schema:  # a document in the document, with references of its own
+        if "$id" in schema:  # a document in the document, with separate references
             return {word: part for word, part in schema.items() if word in ANNOTATIONS}
         if not isinstance(reference, str):
             return replace_subschemas(schema, self._inlined)

@@ -120,7 +120,7 @@ class _Numbers:
 
 
 class PostgresEventAppender:
-    """Appends events within the writer's transactions; caches the heads of recent runs and the own part of the ledger.
+    """Appends events within the writer's transactions; caches heads of recent runs and its own part of the ledger.
 
     A head in the cache may be old, because another process has appended to the run. Then the transaction raises
     RunChangedError and is repeated, with locks.
@@ -200,7 +200,7 @@ class PostgresEventAppender:
             _check(changed)
 
     def finish(self, db: Connection, also: Callable[[], None] = lambda: None) -> None:
-        """End a transaction: write events, heads, the own part of the ledger and the new lease in one step.
+        """End a transaction: write events, heads, this process's part of the ledger and the new lease in one step.
 
         `also` may execute other statements in this step.
         """
@@ -264,7 +264,7 @@ class PostgresEventAppender:
         self._has_lost_lease = True
 
     def _without_second_ends(self, db: Connection, events: Sequence[RunEvent]) -> Sequence[RunEvent]:
-        """Leave out the ends of calls that have ended already."""
+        """Remove the ends of calls that have ended already."""
         ended = {event.call.run_id for event in events if event.code in _ENDS}
         if not ended:
             return events

@@ -252,7 +252,7 @@ class _Worker:
         return await future
 
     def put(self, work: Callable[[Callable[[], Connection]], Any]) -> None:
-        """Run work later, which gets a function that connects; if it fails, the next connection is greeted."""
+        """Run work later; it gets a function that connects. If the work fails, the connection is replaced."""
         if not self._is_closed:
             self._put(_Request(work))
 

@@ -256,8 +256,8 @@ def open_postgres_store(
     """Open the store in a database; StoreError contains the reason and the remedy.
 
     If more than `queue_limit` events are queued, emitters have to drain. A process that does not renew its lease for
-    `lease_s` is taken for dead, by processes that have held a lease for `probation_s` (None: `lease_s`). `artifacts` is
-    the bucket of the contents of artifacts; None is the data folder.
+    `lease_s` is considered terminated by processes that have held a lease for `probation_s` (None: `lease_s`).
+    `artifacts` is the bucket of the contents of artifacts; None is the data folder.
     """
     places = ContentPlaces.of(data_dir, cipher, artifacts)
     database = open_database(
@@ -305,7 +305,7 @@ def open_database(
 
 
 async def _unknown() -> object:
-    """Return a new version at every poll: whether another process has written comes as a notification."""
+    """Return a new version at every poll; notifications report the writes of other processes."""
     return object()
 
 

@@ -78,7 +78,7 @@ class EncodedContent(NamedTuple):
 
     @classmethod
     def of(cls, data: bytes, cipher: Cipher) -> EncodedContent:
-        """Return the data with what its row says of it."""
+        """Return the data, with the values of it that its row contains."""
         prefix = data[HEADER_BYTES : HEADER_BYTES + len(cipher.prefix())]
         return cls(data, chunk_length(data), prefix)
 

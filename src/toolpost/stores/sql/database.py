@@ -1,4 +1,4 @@
-"""What the shared parts of a store need from a database: transactions, statements, locks and the liveness of processes.
+"""Protocols of a database for the shared parts of a store: transactions, statements, locks, liveness of processes.
 
 Statements use the SQL that SQLite and PostgreSQL share: named parameters (`:name`), `"user"` in quotes, because it is a
 word of PostgreSQL, `= ANY(:names)` for a list, `strpos` to find a text, and `FOR UPDATE` for rows that the transaction

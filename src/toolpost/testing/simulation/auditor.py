@@ -25,7 +25,7 @@ class Evidence(NamedTuple):
     """The records of a world: its jobs and their effects, all events, questions, and the statements of the store.
 
     `unknown` counts the jobs whose outcome was asked about, `crowds` are the processes that ran too many calls at once,
-    and `revision_of` returns the revision of the tool that a question was about.
+    and `revision_of` returns the revision of the tool in a question.
     """
 
     jobs: Sequence[SimulatedJob]
@@ -78,7 +78,7 @@ def _calls_end_once(evidence: Evidence) -> Iterator[str]:
 
 
 def _interrupted_again(evidence: Evidence) -> set[str]:
-    """Return the calls that ended as interrupted before they ended by themselves, without an effect."""
+    """Return the calls that ended as interrupted before their tools ended, without an effect."""
     interrupted, again = set[str](), set[str]()
     for event in evidence.events:
         if event.code not in _ENDS:
@@ -222,7 +222,7 @@ def _nobody_waits(evidence: Evidence) -> Iterator[str]:
 
 def _limits_hold(evidence: Evidence) -> Iterator[str]:
     for process in evidence.crowds:
-        yield f"narrow ran more often at once in all processes than its limit; the last call began in {process}"
+        yield f"more calls of narrow ran concurrently in all processes than its limit; the last call began in {process}"
 
 
 PROMISES: Mapping[str, Promise] = {

@@ -26,7 +26,7 @@ CREATE OR REPLACE FUNCTION toolpost.now() RETURNS double precision LANGUAGE sql 
 
 
 class WorldDatabase(NamedTuple):
-    """The URL of a database, and what sets the time by which its leases end."""
+    """The URL of a database, and the function that sets the time by which its leases end."""
 
     url: str
     set_time: Callable[[float], None]

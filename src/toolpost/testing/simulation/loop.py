@@ -86,7 +86,7 @@ class Scheduler:
         heapq.heappush(self._timers, (when, next(self._numbers), loop, handle))
 
     def kill(self, loop: SimulatedLoop) -> None:
-        """End a loop at once: none of its callbacks runs again, and its coroutines are discarded after this turn."""
+        """End a loop immediately: none of its callbacks runs again, and its coroutines are discarded soon."""
         loop.is_dead = True
         loop.ready.clear()
         self.remove(loop)

@@ -42,7 +42,7 @@ class InlineThreads:
         self._before_commit()
 
     def kill(self) -> None:
-        """End all work at once."""
+        """End all work immediately."""
         for thread in self._threads:
             thread.kill()
 
