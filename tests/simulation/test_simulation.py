@@ -32,13 +32,15 @@ def test_all_promises_hold_under_many_faults(seed: int) -> None:
     assert report.calls > 60
 
 
-def test_a_world_has_every_fault() -> None:
+def test_worlds_have_every_fault() -> None:
     lines: list[str] = []
-    report = simulate(3, WorldOptions(jobs=150, processes=3, rates=MANY_FAULTS, tell=lines.append))
+    options = WorldOptions(jobs=100, processes=3, rates=MANY_FAULTS, tell=lines.append)
+    reports = [simulate(seed, options) for seed in (6, 7)]
     trace = "\n".join(lines)
 
-    assert report.crashes > 2
-    assert report.unknown > 0
+    assert [report.broken for report in reports] == [[], []]
+    assert sum(report.crashes for report in reports) > 2
+    assert sum(report.unknown for report in reports) > 0
     for happened in ("crashes", "disconnected", "store_unavailable", "clock jumps", "stalls", "already_answered"):
         assert happened in trace, happened
 
@@ -67,11 +69,11 @@ def test_crashes_are_enumerated_before_and_after_every_commit() -> None:
 def test_all_promises_hold_on_postgresql_while_processes_stall(postgres: PostgreSQL) -> None:
     lines: list[str] = []
     rates = MANY_FAULTS._replace(full_disks=0.0, stalls_s=1.0)
-    options = WorldOptions(jobs=40, processes=3, rates=rates, database=postgres.url())
-    reports = [simulate(6, options._replace(tell=lines.append)) for _ in range(2)]
+    options = WorldOptions(jobs=40, processes=3, rates=rates, database=postgres.url(), tell=lines.append)
+    reports = [simulate(seed, options) for seed in (8, 9, 8)]  # in some worlds no process stalls
 
-    assert [report.broken for report in reports] == [[], []]
-    assert reports[0].fingerprint == reports[1].fingerprint
+    assert [report.broken for report in reports] == [[], [], []]
+    assert reports[0].fingerprint == reports[2].fingerprint
     assert [line for line in lines if "stalls for" in line]
 
 

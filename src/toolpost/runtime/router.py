@@ -20,6 +20,7 @@ from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import (
     PauseSignal,
     StoreError,
+    TakenOverError,
     ToolConflictError,
     ToolError,
     ToolSchemaError,
@@ -643,6 +644,7 @@ class Invoker:
             credential = await self._wait_for_retry(attempt, runtime, upstream, call, error, tries, began)
             if isinstance(credential, Question):
                 return credential
+            await self._renew_intent(attempt, error)
             tries = tries if credential is call.credential else 0
             call = replace(call, credential=credential)
 
@@ -716,6 +718,25 @@ class Invoker:
         self._emitter.emit(attempt.call, EventCode.CALL_RETRIED, {"tries": tries, "wait_s": wait, **error_facts(error)})
         await asyncio.sleep(wait)
         return call.credential
+
+    async def _renew_intent(self, attempt: Attempt, error: ToolError) -> None:
+        """Write the intent again before another attempt: while the call waited, another process may have adopted it.
+
+        Raise TakenOverError in that case, and the error of the last attempt if the store cannot be written.
+        """
+        if not attempt.journaled:
+            return
+        try:
+            await self._journal.begin(attempt.journal_entry(""))
+        except TakenOverError:
+            raise
+        except StoreError:
+            if attempt.owner == self._journal.owner_id:
+                raise error from None
+            raise TakenOverError(
+                f"call {attempt.request.call_id!r} was not retried: this process has lost its lease since the last "
+                "attempt, so another process may have taken the call over"
+            ) from error
 
     async def _note_inner_calls(self, attempt: Attempt, runtime: ToolRuntime, error: ToolError) -> None:
         """Note whether an unsafe call has made calls with effects; its error may be that of the last one."""
