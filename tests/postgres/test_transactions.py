@@ -1,20 +1,25 @@
 """Transactions of several processes on one PostgreSQL database."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from toolpost.contracts.errors import StoreError
+from toolpost.contracts.storage import IdempotencyRecord
 from toolpost.stores.encryption import NoCipher
+from toolpost.stores.postgres.calls import PostgresIdempotencyStore
 from toolpost.stores.postgres.database import Connection
 from toolpost.stores.postgres.store import OpenDatabase, open_database
-from toolpost.testing.stores.samples import call_ref, event
+from toolpost.testing.stores.samples import ANN, call_ref, event
 
 pytestmark = pytest.mark.programs
 Open = Callable[[], OpenDatabase]
+RECORD = IdempotencyRecord(call_id="call_1", tool_name="pay", arguments_hash="h")
 
 
 @pytest.fixture
@@ -70,6 +75,23 @@ async def test_a_function_that_fails_harms_no_other(open_again: Open) -> None:
     assert isinstance(results[1], LookupError)
     assert isinstance(results[2], StoreError)
     assert results[3] == [(0,), (1,)]
+
+
+async def test_a_key_is_free_after_its_reservation_was_cancelled_and_released(open_again: Open) -> None:
+    shared = open_again().shared
+    keys, batch = PostgresIdempotencyStore(shared), threading.Event()
+    held = asyncio.ensure_future(shared.writer.submit(lambda _: batch.wait()))
+    other = asyncio.ensure_future(keys.release(ANN, "other"))  # so that releases come first in the batch
+    reserved = asyncio.ensure_future(keys.reserve(ANN, "k1", RECORD))
+    await asyncio.sleep(0)
+
+    reserved.cancel()
+    released = asyncio.ensure_future(keys.release(ANN, "k1", call_id=RECORD.call_id))
+    await asyncio.sleep(0)
+    batch.set()
+    await asyncio.gather(held, other, released)
+
+    assert await keys.reserve(ANN, "k1", replace(RECORD, call_id="call_2")) is None
 
 
 async def test_a_waiting_task_is_woken_by_the_events_of_another_process(open_again: Open) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from toolpost.contracts.errors import TakenOverError
@@ -27,12 +28,15 @@ _BEGIN = StatementKind(
     ON CONFLICT (call_id, step) DO UPDATE SET run_id = excluded.run_id, tool_name = excluded.tool_name,
         tenant = excluded.tenant, "user" = excluded."user", at = excluded.at, owner = excluded.owner,
         call = excluded.call, result = NULL
-    """
+    """,
+    row=itemgetter(0, 1),
 )
 _FINISH = StatementKind(
-    "UPDATE journal SET result = %s WHERE call_id = %s AND step = %s AND owner = %s RETURNING 1", read=len
+    "UPDATE journal SET result = %s WHERE call_id = %s AND step = %s AND owner = %s RETURNING 1",
+    row=itemgetter(1, 2),
+    read=len,
 )
-_FORGET = StatementKind("DELETE FROM journal WHERE call_id = %s AND step = %s AND owner = %s")
+_FORGET = StatementKind("DELETE FROM journal WHERE call_id = %s AND step = %s AND owner = %s", row=itemgetter(0, 1))
 _NAME_OF_INTENT = """
 SELECT tenant, "user", call_id, step, run_id, tool_name FROM journal WHERE call_id = %s AND step = %s
 """
@@ -47,6 +51,7 @@ _RESERVE = StatementKind(
     INSERT INTO keys (tenant, "user", key, call_id, tool_name, arguments_hash, at, owner)
     VALUES (%s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING RETURNING 1
     """,
+    row=itemgetter(0, 1, 2),
     read=len,
 )
 _RECORD = "call_id, tool_name, arguments_hash, outcome, owner"
@@ -54,12 +59,14 @@ _HOLDER = f'SELECT {_RECORD} FROM keys WHERE tenant = %s AND "user" = %s AND key
 _CALL_OF_KEY = f'SELECT key, {_RECORD} FROM keys WHERE tenant = %s AND "user" = %s AND call_id = %s'  # noqa: S608
 # The outcome is encrypted to the call, so it is not stored if another call has reserved the key since.
 _SETTLE = StatementKind(
-    'UPDATE keys SET outcome = %s, at = %s WHERE tenant = %s AND "user" = %s AND key = %s AND call_id = %s'
+    'UPDATE keys SET outcome = %s, at = %s WHERE tenant = %s AND "user" = %s AND key = %s AND call_id = %s',
+    row=itemgetter(2, 3, 4),
 )
 _RELEASE = StatementKind(
     """
     DELETE FROM keys WHERE tenant = %s AND "user" = %s AND key = %s AND outcome IS NULL AND %s IN ('', call_id)
-    """
+    """,
+    row=itemgetter(0, 1, 2),
 )
 _NAME_OF_KEY = """
 SELECT tenant, "user", key, call_id, tool_name, arguments_hash FROM keys

@@ -71,8 +71,9 @@ class _Attempt(NamedTuple):
 class PostgresTransactions:
     """Runs batches as transactions on the only connection of this process that writes.
 
-    Statements of a kind run together, and functions one by one, each in a savepoint. After a conflict with another
-    process, or a lost connection, the batch is run again, so its functions have no effect outside of the database.
+    Statements of a kind run together, and functions one by one, each in a savepoint. Statements of several kinds run in
+    any order, except those about one row. After a conflict with another process, or a lost connection, the batch is run
+    again, so its functions have no effect outside of the database.
     If the connection is lost during a commit, the number of the batch in the row of this process tells the outcome.
     """
 
@@ -246,6 +247,7 @@ class _Batch:
         self._is_careful = is_careful
         self._events: list[RunEvent] = []
         self._statements: dict[StatementKind, list[Statement]] = {}
+        self._kinds: dict[tuple[Any, ...], StatementKind] = {}  # of the last statement about each row
         self._results: list[ItemResult] = []
 
     def run(self, items: Sequence[Item]) -> list[ItemResult]:
@@ -271,8 +273,12 @@ class _Batch:
         if self._is_careful:
             self._flush()
             self._results.append(self._run_alone(statement.future, partial(_execute_one, statement)))
-        else:
-            self._statements.setdefault(statement.kind, []).append(statement)
+            return
+        row = statement.kind.row(statement.values)
+        if self._kinds.get(row, statement.kind) != statement.kind:  # such as a key whose reservation was cancelled
+            self._flush()
+        self._kinds[row] = statement.kind
+        self._statements.setdefault(statement.kind, []).append(statement)
 
     def _flush(self) -> None:
         """Write what functions may read."""
@@ -284,6 +290,7 @@ class _Batch:
                 self._execute_all(cursors)
             self._read(cursors)
             self._statements.clear()
+            self._kinds.clear()
 
     def _append_events(self) -> None:
         if self._events:
