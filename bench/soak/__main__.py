@@ -1,9 +1,9 @@
 """Let two gateways and two workers work on PostgreSQL for half an hour, and show what grows.
 
-Run: python -m bench.soak [--minutes N] [--every SECONDS] | --plot
+Run: python -m bench.soak [--minutes N] [--every SECONDS] | --plot FILE
 
 The load is light and steady, so what grows is no queue. The samples are kept as CSV in bench/results; `--plot` draws
-the newest ones as docs/images/soak.svg.
+such a file as docs/images/soak.svg.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ async def report(name: str) -> str:
 
 
 def main() -> int:
-    """Soak, keep the samples and print how each measure went; or draw the newest samples."""
+    """Soak, keep the samples and print how each measure went; or draw kept samples."""
     given = _parser().parse_args()
     if given.plot:
-        return plot(sorted(RESULTS.glob("soak-*.csv")))
+        return plot(given.plot)
     RESULTS.mkdir(exist_ok=True)
     kept = RESULTS / time.strftime("soak-%Y%m%d-%H%M%S.csv")
     with tempfile.TemporaryDirectory() as folder, running(autovacuum=True) as server:
@@ -71,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--minutes", type=float, default=30.0, help="how long [default: 30]")
     parser.add_argument("--every", type=float, default=5.0, help="seconds between samples [default: 5]")
-    parser.add_argument("--plot", action="store_true", help="draw the newest samples as docs/images/soak.svg")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw kept samples as docs/images/soak.svg")
     return parser
 
 
@@ -88,12 +88,9 @@ def tell(courses: Sequence[Course]) -> int:
     return sum(not course.target.met for course in courses)
 
 
-def plot(results: Sequence[Path]) -> int:
-    """Draw the newest samples."""
-    if not results:
-        print("nothing was soaked yet; run `python -m bench.soak` first", file=sys.stderr)
-        return 1
-    command = [str(environment("plots")), "-m", "bench.plots", str(results[-1]), str(DOCS / "images")]
+def plot(kept: Path) -> int:
+    """Draw kept samples."""
+    command = [str(environment("plots")), "-m", "bench.plots", str(kept.resolve()), str(DOCS / "images")]
     return subprocess.run(command, cwd=HERE.parent, check=False).returncode
 
 

@@ -25,8 +25,8 @@ RATES = {
     "approval": 0.25,
     "artifact": 0.2,
     "new session": 0.2,
+    "scrape": 0.07,
 }
-_SCRAPE_S = 15.0
 # The kinds whose latency is plotted; the others do more than one thing.
 TIMED = ("rest", "mcp session", "mcp", "background")
 
@@ -88,14 +88,14 @@ class Load:
                 "approval": lambda name: _approved(rest, name),
                 "artifact": lambda name: _call(rest, "local.report", name),
                 "new session": lambda name: _session(rest, name),
+                "scrape": lambda _: _scrape(rest),
             }
-            async with asyncio.TaskGroup() as group:
-                listening = [group.create_task(self._follow(rest)), group.create_task(self._scrape(rest))]
-                async with asyncio.TaskGroup() as lanes:
-                    for kind, one in work.items():
-                        lanes.create_task(self._lane(kind, one))
-                for task in listening:
-                    task.cancel()
+            following = asyncio.create_task(self._follow(rest))
+            async with asyncio.TaskGroup() as lanes:
+                for kind, one in work.items():
+                    lanes.create_task(self._lane(kind, one))
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
         session.close()
         newer.close()
 
@@ -121,16 +121,21 @@ class Load:
             return
 
     async def _follow(self, rest: httpx2.AsyncClient) -> None:
-        async with rest.stream("GET", "/api/v1/events", timeout=None) as answer:
-            answer.raise_for_status()
-            async for line in answer.aiter_lines():
-                self.events += line.startswith("id:")
+        """Read the stream of events, which must not end before its client ends it."""
+        try:
+            async with rest.stream("GET", "/api/v1/events", timeout=None) as answer:
+                answer.raise_for_status()
+                async for line in answer.aiter_lines():
+                    self.events += line.startswith("id:")
+            self.failures.append("a stream of events ended")
+        except httpx2.HTTPError as error:
+            self.failures.append(f"a stream of events ended: {error!r}")
 
-    async def _scrape(self, rest: httpx2.AsyncClient) -> None:
-        while True:
-            for path in ("/metrics", "/readyz", "/api/v1/status"):
-                (await rest.get(path)).raise_for_status()
-            await asyncio.sleep(_SCRAPE_S)
+
+async def _scrape(rest: httpx2.AsyncClient) -> None:
+    """Read what a monitoring system reads."""
+    for path in ("/metrics", "/readyz", "/api/v1/status"):
+        (await rest.get(path)).raise_for_status()
 
 
 async def _call(rest: httpx2.AsyncClient, tool: str, name: str, **more: Any) -> None:
