@@ -229,9 +229,9 @@ def test_alternatives_that_cannot_be_told_apart_are_json_text() -> None:
             "it has more than 5000 properties",
         ),
         (
-            {"type": "object", "properties": {"a": {"enum": [str(n) for n in range(1001)]}}},
+            {"type": "object", "properties": {f"{n:064}": {"type": "string"} for n in range(1900)}},
             "$",
-            "its enums have more than 1000 options",
+            "its names and options have more than 120000 characters",
         ),
     ],
 )
@@ -242,6 +242,78 @@ def test_a_tool_that_cannot_be_shown_is_left_out_with_its_field(schema: Any, fie
 
     assert made.left_out == [LeftOut("a_tool", field, reason)]
     assert [tool.name for tool in made.definitions] == ["fine"]
+
+
+@pytest.mark.parametrize(
+    "options", [[str(n) for n in range(1001)], [*range(1001), None], [f"{n:060}" for n in range(251)]]
+)
+def test_an_enum_that_is_too_large_is_a_value_of_its_types(options: list[Any]) -> None:
+    schema = {"type": "object", "properties": {"few": {"enum": ["a"]}, "many": {"enum": options}}}
+
+    strict = compiled(schema)
+
+    assert [*violations(strict.schema, dialect_of("openai-strict"))] == []
+    assert strict.schema["properties"]["few"]["anyOf"][0] == {"type": "string", "enum": ["a"]}
+    assert strict.schema["properties"]["many"]["description"] == f"One of {len(options):,} values."
+    assert "enum" not in json.dumps(strict.schema["properties"]["many"])
+    for value in (options[0], options[-1]):
+        assert strict.from_model(strict.to_model({"many": value})) == {"many": value}
+
+
+def test_objects_with_the_same_first_property_are_json_text_unless_its_options_differ() -> None:
+    named = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+    aged = {"type": "object", "properties": {"name": {"type": "integer"}}, "required": ["name"]}
+    cat = {"type": "object", "properties": {"kind": {"const": "cat"}}, "required": ["kind"]}
+    dog = {"type": "object", "properties": {"kind": {"const": "dog"}}, "required": ["kind"]}
+    needed = {"type": "object", "required": ["by"]}
+
+    alike = compiled({**needed, "properties": {"by": {"anyOf": [named, aged]}}})
+    apart = compiled({**needed, "properties": {"by": {"anyOf": [cat, dog]}}})
+
+    assert alike.schema["properties"]["by"]["type"] == "string"
+    assert alike.from_model(alike.to_model({"by": {"name": 1}})) == {"by": {"name": 1}}
+    assert len(apart.schema["properties"]["by"]["anyOf"]) == 2
+    raw = {"type": "object", "properties": {"by": {"anyOf": [named, aged]}}}
+    reasons = {one.field: one.reason for one in violations(raw, dialect_of("openai-strict"))}
+    assert reasons["$.properties.by.anyOf"] == "two objects have the same first property"
+
+
+def test_formats_are_those_of_the_type_for_gemini() -> None:
+    shown = properties(
+        "gemini",
+        id={"type": "string", "format": "int64"},
+        count={"type": "integer", "format": "int64"},
+        at={"type": "string", "format": "date-time"},
+    )
+
+    assert shown["id"] == {"type": "string", "description": '(format: "int64")'}
+    assert (shown["count"]["format"], shown["at"]["format"]) == ("int64", "date-time")
+    raw = {"type": "object", "properties": {"id": {"type": "string", "format": "int64"}}}
+    assert [one.field for one in violations(raw, dialect_of("gemini"))] == ["$.properties.id.format"]
+
+
+@pytest.mark.parametrize("provider", ["openai", "anthropic", "bedrock", "json"])
+def test_every_array_has_a_schema_of_its_items(provider: Any) -> None:
+    shown = properties(
+        provider,
+        any={"type": "array"},
+        maybe={"type": ["array", "null"], "items": True},
+        pair={"type": "array", "items": [{"type": "string"}, {"$ref": "#/properties/pair/items/0"}]},
+        rest={"type": "array", "items": [{"type": "string"}], "additionalItems": {"type": "integer"}},
+        texts={"type": "array", "items": {"type": "string"}},
+    )
+
+    assert (shown["any"]["items"], shown["maybe"]["items"], shown["texts"]["items"]) == ({}, {}, {"type": "string"})
+    assert shown["rest"] == {"type": "array", "prefixItems": [{"type": "string"}], "items": {"type": "integer"}}
+    second = {"type": "string"} if provider == "bedrock" else {"$ref": "#/properties/pair/prefixItems/0"}
+    assert shown["pair"] == {"type": "array", "prefixItems": [{"type": "string"}, second], "items": {}}
+
+
+def test_openai_rejects_an_array_without_a_schema_of_its_items() -> None:
+    schema = {"type": "object", "properties": {"texts": {"type": "array"}}}
+
+    for provider, fields in (("openai", ["$.properties.texts"]), ("anthropic", [])):
+        assert [one.field for one in violations(schema, dialect_of(provider))] == fields
 
 
 def test_a_schema_that_is_deeper_than_allowed_is_json_text_from_there_on() -> None:

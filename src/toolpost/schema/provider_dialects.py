@@ -6,11 +6,12 @@ docs/model-providers.md has the rules as a table with their sources.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from toolpost.contracts.spec import JsonSchema
 from toolpost.schema.json_values import is_array, is_object
+from toolpost.schema.provider_view import lacks_items
 from toolpost.schema.subschemas import REFERENCES, subschemas
 
 Provider: TypeAlias = Literal["openai", "openai-strict", "anthropic", "gemini", "bedrock", "mistral", "json"]
@@ -36,8 +37,15 @@ _GEMINI = (
         *("minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties", "pattern"),
     }
 )
-_STRICT_FORMATS = frozenset({"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"})
-_GEMINI_FORMATS = frozenset({"date-time", "enum", "int32", "int64", "float", "double"})
+_STRICT_FORMATS = {
+    "string": frozenset({"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"})
+}
+_GEMINI_FORMATS = {
+    "string": frozenset({"date-time", "enum"}),
+    "integer": frozenset({"int32", "int64"}),
+    "number": frozenset({"float", "double"}),
+}
+_MANY_OPTIONS = 250  # of one enum, from which `longest_options` applies
 
 
 class ProviderDialect(NamedTuple):
@@ -45,34 +53,50 @@ class ProviderDialect(NamedTuple):
 
     `keywords` are those that schemas may have; None allows all. If `inlines`, references are not allowed; if `closed`,
     every object declares its properties, and if `requires_all`, it requires them. Without `untyped`, every schema has a
-    type or alternatives. With `text_enums`, options are strings.
+    type or alternatives. With `text_enums`, options are strings. With `array_items`, arrays have a schema of their
+    items. With `distinct_objects`, alternatives that are objects differ in their first property. `formats` are by type.
+    `most_characters` is for the names and options of a schema, `longest_options` for those of one large enum.
     """
 
     provider: Provider
     keywords: frozenset[str] | None = None
-    formats: frozenset[str] | None = None
+    formats: Mapping[str, frozenset[str]] | None = None
     property_name: re.Pattern[str] = _NAME
     inlines: bool = False
     closed: bool = False
     requires_all: bool = False
     untyped: bool = True
     text_enums: bool = False
+    array_items: bool = False
+    distinct_objects: bool = False
     bare_root: bool = False
     longest_description: int | None = None
     most_levels: int | None = None
     most_properties: int | None = None
     most_options: int | None = None
+    most_characters: int | None = None
+    longest_options: int | None = None
 
     @property
     def rewrites(self) -> bool:
-        """Whether schemas need more than other names and an object at their root."""
+        """Whether schemas need more than other names, schemas of items and an object at their root."""
         return self.keywords is not None or self.inlines
+
+    def has_format(self, schema: JsonSchema) -> bool:
+        """Return whether the `format` of a schema is supported for its type."""
+        kind = schema.get("type")
+        return self.formats is None or (isinstance(kind, str) and schema["format"] in self.formats.get(kind, ()))
+
+    def admits_options(self, options: Sequence[Any]) -> bool:
+        """Return whether one enum may have these options."""
+        longest = self.longest_options
+        return longest is None or len(options) <= _MANY_OPTIONS or option_characters(options) <= longest
 
 
 DIALECTS: Mapping[Provider, ProviderDialect] = {
     dialect.provider: dialect
     for dialect in (
-        ProviderDialect("openai", longest_description=1024),
+        ProviderDialect("openai", array_items=True, longest_description=1024),
         ProviderDialect(
             "openai-strict",
             keywords=_STRICT,
@@ -81,10 +105,14 @@ DIALECTS: Mapping[Provider, ProviderDialect] = {
             closed=True,
             requires_all=True,
             untyped=False,
+            array_items=True,
+            distinct_objects=True,
             longest_description=1024,
             most_levels=10,
             most_properties=5000,
             most_options=1000,
+            most_characters=120_000,
+            longest_options=15_000,
         ),
         ProviderDialect("anthropic"),
         ProviderDialect(
@@ -96,6 +124,7 @@ DIALECTS: Mapping[Provider, ProviderDialect] = {
             closed=True,
             untyped=False,
             text_enums=True,
+            array_items=True,
         ),
         ProviderDialect("bedrock", inlines=True, bare_root=True),
         ProviderDialect("mistral"),
@@ -114,16 +143,20 @@ class RejectedField(NamedTuple):
 def violations(schema: JsonSchema, dialect: ProviderDialect) -> Iterator[RejectedField]:
     """Yield the parts of the schema of a tool's arguments that a provider rejects."""
     yield from _root_violations(schema, dialect)
-    properties = options = 0
+    properties = options = characters = 0
     stack: list[tuple[str, JsonSchema, int]] = [("$", schema, 1)]
     while stack:
         path, part, level = stack.pop()
         yield from _own_violations(part, dialect, path)
-        declared = part.get("properties")
-        properties += len(declared) if is_object(declared) else 0
-        options += len(part["enum"]) if is_array(part.get("enum")) else 0
-        if dialect.most_levels is not None and level > dialect.most_levels and is_object(declared):
-            yield RejectedField(path, f"objects are nested deeper than {dialect.most_levels} levels")
+        declared, listed = part.get("properties"), part.get("enum")
+        if is_object(declared):
+            properties += len(declared)
+            characters += sum(map(len, declared))
+            if dialect.most_levels is not None and level > dialect.most_levels:
+                yield RejectedField(path, f"objects are nested deeper than {dialect.most_levels} levels")
+        if is_array(listed):
+            options += len(listed)
+            characters += option_characters(listed)
         for inner in subschemas(part):
             where = f"{path}.{inner.keyword}" if inner.key is None else f"{path}.{inner.keyword}.{inner.key}"
             stack.append((where, inner.schema, level + (inner.keyword == "properties")))
@@ -131,6 +164,13 @@ def violations(schema: JsonSchema, dialect: ProviderDialect) -> Iterator[Rejecte
         yield RejectedField("$", f"it has more than {dialect.most_properties} properties")
     if dialect.most_options is not None and options > dialect.most_options:
         yield RejectedField("$", f"its enums have more than {dialect.most_options} options")
+    if dialect.most_characters is not None and characters > dialect.most_characters:
+        yield RejectedField("$", f"its names and options have more than {dialect.most_characters} characters")
+
+
+def option_characters(options: Sequence[Any]) -> int:
+    """Return the number of characters of options."""
+    return sum(len(option) for option in options if isinstance(option, str))
 
 
 def _root_violations(schema: JsonSchema, dialect: ProviderDialect) -> Iterator[RejectedField]:
@@ -152,23 +192,22 @@ def _own_violations(part: JsonSchema, dialect: ProviderDialect, path: str) -> It
         yield from (
             RejectedField(f"{path}.{word}", "references are not allowed") for word in REFERENCES if word in part
         )
+    if dialect.array_items and lacks_items(part):
+        yield RejectedField(path, "an array has no schema of its items")
     if dialect.keywords is None:
         return
     for word in part.keys() - dialect.keywords:
         yield RejectedField(f"{path}.{word}", f"the keyword {word} is not supported")
-    if "format" in part and dialect.formats is not None and part["format"] not in dialect.formats:
+    if "format" in part and not dialect.has_format(part):
         yield RejectedField(f"{path}.format", f"the format {part['format']!r} is not supported")
     yield from _type_violations(part, dialect, path)
+    yield from _option_violations(part, dialect, path)
 
 
 def _type_violations(part: JsonSchema, dialect: ProviderDialect, path: str) -> Iterator[RejectedField]:
     kind = part.get("type")
     if not isinstance(kind, str) and "anyOf" not in part:
         yield RejectedField(path, "it has no single type and no alternatives")
-    if dialect.text_enums and any(not isinstance(option, str) for option in part.get("enum", ())):
-        yield RejectedField(f"{path}.enum", "an option is not a string")
-    if kind == "array" and not is_object(part.get("items")):
-        yield RejectedField(path, "an array has no schema of its items")
     if kind == "object" and not is_object(part.get("properties")):
         yield RejectedField(path, "an object has no properties")
     if kind == "object" and dialect.requires_all:
@@ -176,6 +215,33 @@ def _type_violations(part: JsonSchema, dialect: ProviderDialect, path: str) -> I
             yield RejectedField(path, "additionalProperties is not false")
         if set(part.get("required", ())) != set(part.get("properties", {})):
             yield RejectedField(path, "it does not require all its properties")
+
+
+def _option_violations(part: JsonSchema, dialect: ProviderDialect, path: str) -> Iterator[RejectedField]:
+    options, alternatives = part.get("enum"), part.get("anyOf")
+    if is_array(options):
+        if dialect.text_enums and any(not isinstance(option, str) for option in options):
+            yield RejectedField(f"{path}.enum", "an option is not a string")
+        if not dialect.admits_options(options):
+            yield RejectedField(f"{path}.enum", f"its options have more than {dialect.longest_options} characters")
+    if dialect.distinct_objects and is_array(alternatives) and begin_alike(alternatives):
+        yield RejectedField(f"{path}.anyOf", "two objects have the same first property")
+
+
+def begin_alike(alternatives: Sequence[Any]) -> bool:
+    """Return whether two alternatives are objects with the same first property, which has not different options."""
+    firsts: list[tuple[str, set[str]]] = []
+    for one in alternatives:
+        declared = one.get("properties") if is_object(one) else None
+        if not is_object(declared) or not declared:
+            continue
+        name, first = next(iter(declared.items()))
+        listed = first.get("enum") if is_object(first) else None
+        options = {repr(option) for option in listed} if is_array(listed) else set[str]()
+        if any(name == other and (not options or not known or options & known) for other, known in firsts):
+            return True
+        firsts.append((name, options))
+    return False
 
 
 def dialect_of(provider: str) -> ProviderDialect:

@@ -12,7 +12,16 @@ from typing import Any, NamedTuple, TypeAlias
 
 from toolpost.contracts.spec import JsonSchema, ToolDefinition
 from toolpost.schema.json_values import compact_encoder, is_array, is_object, json_type
-from toolpost.schema.provider_dialects import ANNOTATIONS, Provider, ProviderDialect, dialect_of, shorten
+from toolpost.schema.provider_dialects import (
+    ANNOTATIONS,
+    Provider,
+    ProviderDialect,
+    begin_alike,
+    dialect_of,
+    option_characters,
+    shorten,
+    violations,
+)
 from toolpost.schema.provider_view import ArgumentMap, fit_schema
 from toolpost.schema.subschemas import SchemaDocument, replace_subschemas
 from toolpost.schema.unions import split_types
@@ -268,7 +277,7 @@ class _Rewriter:
         self._root = root
         self._document: SchemaDocument | None = None
         self._keywords = dialect.keywords
-        self._count = self._properties = self._options = 0
+        self._count = self._properties = self._options = self._characters = 0
         self._following: list[str] = []
 
     def root(self) -> _Shown:
@@ -282,12 +291,15 @@ class _Rewriter:
                 inlined = {word: part for word, part in inlined.items() if word in ("type", "properties", "required")}
             return _Shown(inlined)
         shown = self._object(stored, 1)
-        most, limit = self._dialect.most_properties, self._dialect.most_options
-        if most is not None and self._properties > most:
-            raise _CannotBeShownError("$", f"it has more than {most} properties")
-        if limit is not None and self._options > limit:
-            raise _CannotBeShownError("$", f"its enums have more than {limit} options")
+        if self._may_be_too_large and (rejected := next(violations(shown.schema, self._dialect), None)) is not None:
+            raise _CannotBeShownError(*rejected)
         return shown
+
+    @property
+    def _may_be_too_large(self) -> bool:
+        """Whether the schema may have too many properties or characters; parts that are not shown count, too."""
+        most, longest = self._dialect.most_properties, self._dialect.most_characters
+        return (most is not None and self._properties > most) or (longest is not None and self._characters > longest)
 
     # ---------------------------------------------------------------- dialects that only lack references
 
@@ -377,7 +389,6 @@ class _Rewriter:
         required = [name for name in wanted if name in declared]
         properties: dict[str, JsonSchema] = {}
         members: dict[str, PropertyCodec] = {}
-        self._properties += len(declared)
         for name, part in declared.items():
             shown = self._any(part, level)
             member = PropertyCodec(shown.codec)
@@ -390,6 +401,9 @@ class _Rewriter:
             while rest in properties:
                 rest += "_"
             properties[rest] = self._rest()
+        boxes = sum(member.boxed for member in members.values())
+        self._properties += len(properties) + boxes
+        self._characters += sum(map(len, properties)) + boxes * len(_BOXED)
         whole: JsonSchema = {**self._kept(schema), "type": "object", "properties": properties}
         if self._dialect.requires_all:
             whole |= {"required": list(properties), "additionalProperties": False}
@@ -425,11 +439,14 @@ class _Rewriter:
 
     def _enum(self, schema: JsonSchema) -> _Shown:
         options = list(schema["enum"]) if is_array(schema["enum"]) else []
-        self._options += len(options)
         kinds = {_type_of(option) for option in options}
         kept = {word: part for word, part in self._kept(schema).items() if word in ANNOTATIONS}
         if not options or kinds & {"object", "array"}:
             return self._text(schema)
+        if not self._has_room(options):
+            note = f"One of {len(options):,} values."
+            about = f"{kept['description']} {note}" if "description" in kept else note
+            return self._any({**kept, "description": about, "type": sorted(kinds)}, 1)
         if kinds == {"string"}:
             return _Shown({**kept, "type": "string", "enum": options})
         if kinds == {"null"}:
@@ -445,6 +462,20 @@ class _Rewriter:
             for kind in sorted(kinds)
         ]
         return _Shown({**kept, **by_kind[0]} if len(by_kind) == 1 else {**kept, "anyOf": by_kind})
+
+    def _has_room(self, options: Sequence[Any]) -> bool:
+        """Return whether an enum is within the limits, together with those before it."""
+        dialect, characters = self._dialect, option_characters(options)
+        most, longest = dialect.most_options, dialect.most_characters
+        if most is not None and self._options + len(options) > most:
+            return False
+        if longest is not None and self._characters + characters > longest:
+            return False
+        if not dialect.admits_options(options):
+            return False
+        self._options += len(options)
+        self._characters += characters
+        return True
 
     def _alternatives(self, schema: JsonSchema, level: int) -> _Shown:
         """Rewrite alternatives; values must be convertible by their type, else the whole is JSON text."""
@@ -462,6 +493,8 @@ class _Rewriter:
         kept = {word: part for word, part in beside.items() if word in ANNOTATIONS}
         if len(shown) == 1:
             return _Shown({**shown[0].schema, **kept}, shown[0].codec)
+        if self._dialect.distinct_objects and begin_alike(_flat(shown)):
+            return self._text(schema)
         if all(one.codec is None for one in shown):
             return _Shown({**kept, "anyOf": _flat(shown)})
         codec = _codecs_by_type(shown)
@@ -474,7 +507,7 @@ class _Rewriter:
         for word, value in schema.items():
             if word in _HANDLED:
                 continue
-            if word in self._allowed and not (word == "format" and value not in self._formats):
+            if word in self._allowed and (word != "format" or self._dialect.has_format(schema)):
                 kept[word] = value
             elif word in _UNSHOWN_SCALARS:
                 lost.append(f"{word}: {_encode(value)}")
@@ -487,10 +520,6 @@ class _Rewriter:
     @property
     def _allowed(self) -> frozenset[str]:
         return self._keywords or frozenset()
-
-    @property
-    def _formats(self) -> frozenset[str]:
-        return self._dialect.formats or frozenset()
 
     def _text(self, schema: Any) -> _Shown:
         """Return a string for a value as JSON text, with the schema in its description."""

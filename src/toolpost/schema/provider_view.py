@@ -1,8 +1,8 @@
 """Adapt the names and the root of a schema to the limits of model providers, and convert the arguments of calls back.
 
-Providers reject property names with other characters or more than 64, and schemas that are not plainly an object. One
-such tool makes them reject the whole request. Only the view of the model changes: arguments are converted back to
-their real names and validated against the real schema.
+Providers reject property names with other characters or more than 64, schemas that are not plainly an object, and
+arrays without a schema of their items. One such tool makes them reject the whole request. Only the view of the model
+changes: arguments are converted back to their real names and validated against the real schema.
 """
 
 from __future__ import annotations
@@ -14,7 +14,14 @@ from typing import Any, NamedTuple
 
 from toolpost.contracts.spec import JsonSchema
 from toolpost.schema.json_values import as_object, is_array, is_object
-from toolpost.schema.subschemas import REFERENCES, nest_schema, rename_references, replace_subschemas, subschemas
+from toolpost.schema.subschemas import (
+    REFERENCES,
+    has_subschemas,
+    nest_schema,
+    rename_references,
+    replace_subschemas,
+    subschemas,
+)
 
 WRAPPER = "arguments"
 """The only property of a schema that was not a plain object; its value contains the arguments."""
@@ -55,13 +62,14 @@ class ArgumentMap(NamedTuple):
 
 def fit_schema(schema: JsonSchema, *, property_name: re.Pattern[str] = _PROPERTY_NAME) -> ArgumentMap:
     """Adapt the schema of a tool's arguments to the limits of providers; `property_name` matches valid names."""
-    names = _property_names(schema)
+    names, lacks = _survey(schema)
     aliases: dict[str, str] = {}
     for name in sorted(name for name in names if not property_name.fullmatch(name)):
         alias = alias_of(name, taken := {*names, *aliases.values()})
         # The characters of an alias are valid for every provider, if it is an identifier.
         aliases[name] = alias if property_name.fullmatch(alias) else alias_of(f"p_{alias.replace('-', '_')}", taken)
     shown: dict[str, Any] = _rename(schema, aliases) if aliases else schema
+    shown = _with_items(shown) if lacks else shown
     kind = schema.get("type", "object")
     if (kind != "object" and not (is_array(kind) and "object" in kind)) or _NOT_AT_THE_TOP & schema.keys():
         return ArgumentMap(_wrap(shown), aliases, wrapped=True)
@@ -81,6 +89,13 @@ def is_strict(schema: JsonSchema) -> bool:
     return all(is_strict(inner.schema) for inner in subschemas(schema))
 
 
+def lacks_items(schema: JsonSchema) -> bool:
+    """Return whether a schema is of an array without a schema of its items."""
+    kind = schema.get("type")
+    is_for_arrays = kind == "array" or (is_array(kind) and "array" in kind)
+    return is_for_arrays and not is_object(schema.get("items"))
+
+
 def alias_of(name: str, taken: Collection[str]) -> str:
     """Return a valid name for providers: readable, with a hash that distinguishes it from other names."""
     stem = _NOT_IN_NAMES.sub("_", name).strip("_-")[: _LONGEST - _HASH_CHARS - 1] or "name"
@@ -92,15 +107,42 @@ def alias_of(name: str, taken: Collection[str]) -> str:
         salt += " "
 
 
-def _property_names(schema: JsonSchema) -> set[str]:
+def _survey(schema: JsonSchema) -> tuple[set[str], bool]:
+    """Return the names of all properties, and whether an array has no schema of its items."""
     names: set[str] = set()
+    lacks = False
     stack = [schema]
     while stack:
         part = stack.pop()
         declared = part.get("properties")
-        names.update(declared if is_object(declared) else ())
-        stack.extend(inner.schema for inner in subschemas(part))
-    return names
+        if is_object(declared):
+            names.update(declared)
+        lacks = lacks or lacks_items(part)
+        if has_subschemas(part):
+            stack.extend(inner.schema for inner in subschemas(part))
+    return names, lacks
+
+
+def _with_items(schema: JsonSchema) -> JsonSchema:
+    """Copy a schema with a schema of the items of every array; the items of a tuple of older drafts are its prefix."""
+    copy = replace_subschemas(schema, _with_items)
+    if lacks_items(copy):
+        if is_array(listed := copy.get("items")):
+            copy["prefixItems"] = listed
+            rest = copy.pop("additionalItems", None)
+            copy["items"] = rest if is_object(rest) else {}
+        else:
+            copy["items"] = dict[str, Any]()
+    return rename_references(copy, _steps_to_items)
+
+
+def _steps_to_items(steps: list[str]) -> list[str]:
+    """Change the steps of a JSON Pointer into a tuple of older drafts."""
+    following = [*steps[1:], ""]
+    return [
+        "prefixItems" if step == "items" and after.isdecimal() else step
+        for step, after in zip(steps, following, strict=True)
+    ]
 
 
 def _rename(schema: JsonSchema, aliases: Mapping[str, str]) -> JsonSchema:

@@ -63,6 +63,11 @@ def subschemas(schema: JsonSchema) -> Iterator[Subschema]:
                 yield Subschema(place, keyword, key, inner)
 
 
+def has_subschemas(schema: JsonSchema) -> bool:
+    """Return whether a schema has keywords of subschemas; most schemas have none."""
+    return not schema.keys().isdisjoint(_PLACES)
+
+
 def _members(keyword: str, value: Any) -> Iterator[tuple[str | int | None, Any]]:
     if is_array(value):
         yield from enumerate(value)
