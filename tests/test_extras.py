@@ -36,7 +36,7 @@ def test_a_missing_extra_is_told_with_its_install_line_and_all_else_works(tmp_pa
     assert "pip install 'toolpost[mcp]'" in error
 
 
-def test_a_database_whose_driver_is_missing_is_told_with_its_install_line(tmp_path: Path) -> None:
+def test_a_database_whose_driver_is_missing_is_reported_with_its_install_line(tmp_path: Path) -> None:
     program = (
         "import sys; sys.modules['psycopg'] = None; from toolpost.stores.registry import find_backend; "
         "find_backend('postgresql://ann:canary@db/x')"

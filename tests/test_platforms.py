@@ -18,7 +18,7 @@ for library in ("fastmcp", "fastmcp.client", "fastmcp.server", "keyring", "mcp",
 for missing in ("fcntl", "grp", "pwd", "resource", "termios"):
     sys.modules[missing] = None
 import toolpost
-ELSEWHERE = {  # adapters of frameworks that are installed in environments of their own
+ELSEWHERE = {  # adapters of frameworks that are installed in separate environments
     "agent_framework",
     "agno",
     "autogen",

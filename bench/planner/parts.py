@@ -19,7 +19,7 @@ _PEERS = {
 
 
 def parts(scale: PlannerScale, stack: ExitStack) -> list[Part]:
-    """All there are; peers run in environments of their own."""
+    """All there are; peers run in separate environments."""
     workers = [
         stack.enter_context(Worker(str(environment(name)), module, path=[HERE.parent]))
         for name, module in _PEERS.items()

@@ -70,7 +70,7 @@ async def test_a_call_of_a_thread_waits_there(box: Toolbox, shelf: Shelf) -> Non
     assert shelf.wiped == [("sda", ANN)]
 
 
-async def test_a_call_that_nobody_answers_in_time_is_the_same_when_it_is_repeated(box: Toolbox, shelf: Shelf) -> None:
+async def test_a_call_without_an_answer_in_time_is_the_same_when_it_is_repeated(box: Toolbox, shelf: Shelf) -> None:
     calls, wipe = BlockingCalls(SHORT_S), await one(box, "wipe")
     first = await calls.call(wipe, {"disk": "sda"})
     second = await calls.call(wipe, {"disk": "sda"})

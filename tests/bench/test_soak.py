@@ -29,7 +29,7 @@ def grown(given: list[Sample]) -> list[str]:
     return [course.column for course in courses_of(given) if not course.target.met]
 
 
-def test_what_grows_in_the_warm_up_only_is_flat() -> None:
+def test_a_value_that_grows_in_the_warm_up_only_is_flat() -> None:
     assert grown(samples()) == []
 
 
@@ -40,7 +40,7 @@ def test_what_grows_in_the_warm_up_only_is_flat() -> None:
         ({"descriptor_step": 0.1}, "gateway 1 descriptors"),
     ],
 )
-def test_what_grows_all_the_time_is_told(
+def test_a_value_that_grows_all_the_time_is_reported(
     steps: dict[str, float], column: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     courses = courses_of(samples(**steps))

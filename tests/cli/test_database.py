@@ -36,7 +36,7 @@ def test_a_new_database_is_migrated_and_an_old_one_is_left_alone(toolpost: Run) 
     assert (second["from"], second["to"]) == (first["to"], first["to"])
 
 
-def test_a_check_shows_the_version_and_what_does_not_verify(toolpost: Run, home: Path, waiting: str) -> None:
+def test_a_check_shows_the_version_and_rows_that_do_not_verify(toolpost: Run, home: Path, waiting: str) -> None:
     fine = toolpost("db", "check", "--verify", "--json")
     with closing(sqlite3.connect(home / ".toolpost" / "toolpost.db")) as db:
         db.execute("UPDATE runs SET user = 'eve'")
@@ -59,7 +59,7 @@ def test_a_check_finds_a_missing_table(toolpost: Run, home: Path, waiting: str) 
     assert "are missing: cancels; restore a backup" in checked.json["checks"][-1]["text"]
 
 
-def test_a_check_tells_a_key_that_is_not_that_of_the_data(toolpost: Run, home: Path, waiting: str) -> None:
+def test_a_check_reports_a_key_that_does_not_decrypt_the_data(toolpost: Run, home: Path, waiting: str) -> None:
     (home / ".toolpost" / "key").unlink()
 
     checked = toolpost("db", "check")
@@ -106,7 +106,7 @@ def test_the_next_steps_are_shown(toolpost: Run, waiting: str, empty: str) -> No
         (("move", "--to", "env:NO_SUCH_NAME"), "NO_SUCH_NAME is not set"),
     ],
 )
-def test_what_cannot_be_done_is_refused_with_the_reason(
+def test_an_impossible_request_is_refused_with_the_reason(
     toolpost: Run, waiting: str, arguments: tuple[str, ...], reason: str
 ) -> None:
     toolpost("db", "backup", "backup.zip")

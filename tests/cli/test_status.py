@@ -75,7 +75,7 @@ async def test_a_folder_in_memory_has_no_status() -> None:
         await read_status(Settings(data_dir=None), 1)
 
 
-def test_the_command_tells_by_its_code_that_no_gateway_runs(toolpost: Run, home: Path) -> None:
+def test_the_exit_code_shows_that_no_gateway_runs(toolpost: Run, home: Path) -> None:
     before = sorted(home.iterdir())
     new = toolpost("status", "--port", "1")
     assert sorted(home.iterdir()) == before

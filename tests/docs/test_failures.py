@@ -48,7 +48,7 @@ PROOFS = {
     ),
     "the disk is full": "tests/gateway/test_full_disk.py::test_a_full_disk_is_told_and_over_once_there_is_room",
     "object storage cannot be reached, or refuses the credentials": (
-        "tests/objects/trial_failures.py::test_a_bucket_that_disappears_is_told_and_other_calls_go_on"
+        "tests/objects/trial_failures.py::test_a_bucket_that_disappears_is_reported_and_other_calls_continue"
     ),
     "a process is killed while it uploads an artifact": (
         "tests/objects/trial_failures.py::test_a_killed_process_loses_nothing_and_leaves_nothing"

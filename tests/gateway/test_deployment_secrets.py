@@ -124,7 +124,7 @@ def test_a_tool_may_not_read_the_variables(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("variables")
-async def test_the_secrets_are_redacted_in_what_tools_say(tmp_path: Path) -> None:
+async def test_the_secrets_are_redacted_in_results_of_tools(tmp_path: Path) -> None:
     async with Toolbox(settings=Settings.model_validate({**SECRETS, "data_dir": str(tmp_path)})) as box:
         shown = box.redactor.text(f"{KEY} and {TOKEN}")
 

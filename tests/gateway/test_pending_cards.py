@@ -144,7 +144,7 @@ async def test_pending_actions_are_filtered_counted_and_paged(gate: Served) -> N
     assert "input_schema" not in str(summary["answers"])
 
 
-async def test_a_page_that_reads_too_many_ends_early_and_the_next_one_goes_on(
+async def test_a_page_that_reads_too_many_ends_early_and_the_next_one_continues(
     gate: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("toolpost.gateway.rest.pending._MOST_SEARCHED", 4)

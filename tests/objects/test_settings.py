@@ -56,7 +56,7 @@ def test_other_texts_are_no_places(text: str) -> None:
 
 
 @pytest.mark.parametrize("settings", [{"data_dir": None}, {"database": "memory"}])
-def test_what_is_in_memory_has_no_bucket(settings: dict[str, str | None]) -> None:
+def test_a_store_in_memory_has_no_bucket(settings: dict[str, str | None]) -> None:
     with pytest.raises(ValueError, match="needs a database that stores its data"):
         Settings.model_validate({**settings, "artifacts": "s3://bucket"})
 
@@ -98,7 +98,7 @@ def test_a_program_that_is_started_inherits_no_credential(monkeypatch: pytest.Mo
 
 
 @pytest.mark.programs
-def test_a_missing_extra_is_told_with_its_install_line(tmp_path: Path) -> None:
+def test_a_missing_extra_is_reported_with_its_install_line(tmp_path: Path) -> None:
     program = (
         "import sys; sys.modules['obstore'] = None; from toolpost.stores.object_storage import open_bucket; "
         "open_bucket('s3://bucket/prefix')"

@@ -138,7 +138,7 @@ async def test_a_cancelled_upload_leaves_nothing(
     assert (marked, rows(tmp_path), objects(storage, prefix)) == ({"deleted": 1}, [], [])
 
 
-async def test_a_wrong_secret_is_told_without_the_secret_and_other_calls_go_on(
+async def test_a_wrong_secret_is_reported_without_the_secret_and_other_calls_continue(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, place: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     wrong = "canary-that-is-another-secret"
@@ -159,7 +159,7 @@ async def test_a_wrong_secret_is_told_without_the_secret_and_other_calls_go_on(
         assert SECRET not in text
 
 
-async def test_a_bucket_that_disappears_is_told_and_other_calls_go_on(
+async def test_a_bucket_that_disappears_is_reported_and_other_calls_continue(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written.clear()
@@ -237,7 +237,7 @@ async def test_objects_that_are_gone_already_do_not_keep_others(
     assert (asked, rows(tmp_path), objects(storage, prefix)) == ([3, 1, 1, 1], [], [])
 
 
-async def test_a_command_collects_what_an_earlier_one_has_left(
+async def test_a_command_collects_the_remains_of_an_earlier_one(
     tmp_path: Path, storage: ObjectStorage, prefix: str
 ) -> None:
     async with open_store(tmp_path, storage.place(prefix)) as store:

@@ -249,7 +249,7 @@ def test_alerts_lead_to_a_section_of_the_runbook() -> None:
 
 
 @pytest.mark.req("OPS-13")
-def test_the_runbook_diagnoses_and_fixes_what_operators_meet() -> None:
+def test_the_runbook_diagnoses_and_fixes_its_problems() -> None:
     text = RUNBOOK.read_text(encoding="utf-8")
     wanted = ("Full disk", "Crash", "Unknown outcome", "Lost key", "Stuck queue", "Upgrade")
 

@@ -128,7 +128,7 @@ async def test_another_key_is_refused(postgres_url: str, tmp_path: Path) -> None
         open_postgres_store(postgres_url, tmp_path, cipher=other)
 
 
-async def test_a_wrong_password_is_told_without_it(postgres: PostgreSQL, tmp_path: Path) -> None:
+async def test_a_wrong_password_is_reported_without_it(postgres: PostgreSQL, tmp_path: Path) -> None:
     url = f"postgresql://postgres:wrong-canary@127.0.0.1:{postgres.port}/postgres"
 
     with pytest.raises(StoreError, match="the server refused the user; check the name and the password") as caught:
@@ -150,7 +150,7 @@ async def test_a_wrong_password_is_told_without_it(postgres: PostgreSQL, tmp_pat
         ("SET statement_timeout = 1", None),
     ],
 )
-async def test_a_server_that_refuses_is_told_with_advice(
+async def test_a_server_that_refuses_is_reported_with_advice(
     postgres: PostgreSQL, postgres_url: str, tmp_path: Path, setting: LiteralString, advice: str | None
 ) -> None:
     name = postgres_url.partition("?")[0].rpartition("/")[2]
@@ -175,7 +175,7 @@ async def test_a_server_that_refuses_is_told_with_advice(
     assert PASSWORD not in str(caught.value)
 
 
-async def test_a_missing_database_is_told(postgres: PostgreSQL, tmp_path: Path) -> None:
+async def test_a_missing_database_is_reported(postgres: PostgreSQL, tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="there is no such database; create it"):
         open_store(postgres.url(database="nowhere"), tmp_path)
     with pytest.raises(StoreError, match="it cannot be reached; check the address"):

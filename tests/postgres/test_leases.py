@@ -21,7 +21,7 @@ pytestmark = pytest.mark.programs
 
 
 @pytest.mark.req("SCALE-21")
-async def test_what_a_process_that_lost_its_lease_had_begun_is_adopted_by_exactly_one_of_eight(
+async def test_the_records_of_a_process_that_lost_its_lease_are_adopted_by_exactly_one_of_eight(
     postgres_url: str, tmp_path: Path
 ) -> None:
     async with AsyncExitStack() as stack:
@@ -136,7 +136,7 @@ async def test_a_call_that_others_have_ended_does_not_end_again(postgres_url: st
         assert await judge.events.verify() == []
 
 
-async def test_a_lease_that_ended_is_renewed_if_nobody_has_given_it_up(postgres_url: str, tmp_path: Path) -> None:
+async def test_a_lease_that_ended_is_renewed_if_no_process_has_given_it_up(postgres_url: str, tmp_path: Path) -> None:
     async with open_store(postgres_url, tmp_path) as store, open_store(postgres_url, tmp_path) as newcomer:
         await store.journal.begin(intent())
         end_lease(postgres_url, store.owner_id)

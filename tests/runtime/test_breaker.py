@@ -126,7 +126,7 @@ async def test_a_cancelled_probe_lets_the_next_one_through(breaker: CircuitBreak
 
 
 @pytest.mark.parametrize("error", [ToolAuthError("no"), ToolRateLimitError("slow"), ToolError("odd")])
-async def test_what_speaks_of_one_caller_does_not_count(breaker: CircuitBreaker, error: ToolError) -> None:
+async def test_an_error_that_concerns_one_caller_does_not_count(breaker: CircuitBreaker, error: ToolError) -> None:
     await fail(breaker, 20, error)
     assert breaker.state == "closed"
 

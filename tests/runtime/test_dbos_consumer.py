@@ -27,7 +27,7 @@ def test_pickled_entries_are_refused_also_if_their_row_names_pickle() -> None:
 
 
 @pytest.mark.parametrize("value", [{"args": ["run:1:0"], "kwargs": {}}, None, datetime(2026, 11, 19, tzinfo=UTC)])
-def test_what_dbos_stores_is_json(value: Any) -> None:
+def test_values_that_dbos_stores_are_json(value: Any) -> None:
     serializer = JsonSerializer()
 
     assert serializer.deserialize(serializer.serialize(value)) == value

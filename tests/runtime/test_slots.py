@@ -76,7 +76,7 @@ async def test_a_slot_that_another_process_returns_ends_a_wait(tmp_path: Path) -
             await waiting
 
 
-async def test_another_process_gets_a_slot_that_is_not_used_any_more(tmp_path: Path) -> None:
+async def test_another_process_gets_a_slot_that_is_no_longer_used(tmp_path: Path) -> None:
     async with open_store(tmp_path) as mine, open_store(tmp_path) as other:
         slots, theirs = slots_of(mine), slots_of(other)
         for _ in range(3):

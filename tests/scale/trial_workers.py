@@ -138,7 +138,7 @@ async def test_an_entry_of_another_version_and_a_poisoned_one_do_not_stop_a_queu
 
 
 @pytest.mark.req("SCALE-04")
-async def test_a_run_whose_tool_is_gone_fails_and_the_others_go_on(deployment: Deployment) -> None:
+async def test_a_run_whose_tool_is_gone_fails_and_the_others_continue(deployment: Deployment) -> None:
     async with deployment.client() as box:
         with deployment.worker():
             for name, tool in (("gone", "local.removed"), ("unknown", "other.tool"), ("fine", "local.fetch")):

@@ -46,7 +46,7 @@ def test_calls_are_translated_by_the_tools_of_the_request() -> None:
         ("[1]", {"unparsed": [1]}),
     ],
 )
-def test_arguments_of_an_earlier_call_are_an_object_whatever_they_were(arguments: Any, shown: Any) -> None:
+def test_arguments_of_an_earlier_call_are_always_an_object(arguments: Any, shown: Any) -> None:
     assert view_of(tool("add", {})).call_to_model("add", arguments) == ("add", shown)
 
 

@@ -47,7 +47,7 @@ async def backup(before: Kept, tmp_path: Path) -> Path:
     return await back_up_and_continue(before, tmp_path)
 
 
-async def test_what_was_stored_is_there_again_and_verifies(backup: Path, before: Kept, after: Kept) -> None:
+async def test_stored_data_is_there_again_and_verifies(backup: Path, before: Kept, after: Kept) -> None:
     after.take_key(before)
     after.restore(backup)
 

@@ -215,7 +215,7 @@ async def test_the_environment_names_no_proxy(transport: Http1Transport, monkeyp
 
 
 @pytest.mark.programs
-def test_a_missing_extra_is_told_with_its_install_line() -> None:
+def test_a_missing_extra_is_reported_with_its_install_line() -> None:
     program = (
         "import sys; sys.modules['httptools'] = None\n"
         "from toolpost.wire.client import HttpClient\n"

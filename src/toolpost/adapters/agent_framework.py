@@ -1,6 +1,6 @@
 """A context provider of Microsoft's agent-framework with the tools of a Toolbox; a waiting call requests approval."""
 
-# The checkers run without the framework, which is tested in an environment of its own.
+# The checkers run without the framework, which is tested in a separate environment.
 # pyright: basic, reportMissingImports=false
 
 from __future__ import annotations

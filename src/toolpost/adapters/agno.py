@@ -1,6 +1,6 @@
 """Functions of Agno that call a Toolbox; a call that requires approval pauses the run for a confirmation."""
 
-# The checkers run without the framework, which is tested in an environment of its own.
+# The checkers run without the framework, which is tested in a separate environment.
 # pyright: basic, reportMissingImports=false
 
 from __future__ import annotations

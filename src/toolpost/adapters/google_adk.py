@@ -1,6 +1,6 @@
 """A toolset of Google's Agent Development Kit that calls a Toolbox; a waiting call requests a confirmation."""
 
-# The checkers run without the kit, which is tested in an environment of its own.
+# The checkers run without the kit, which is tested in a separate environment.
 # pyright: basic, reportMissingImports=false
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Tools and hooks for an agent of Haystack that call a Toolbox; a waiting call stops the run until it is answered."""
 
-# The checkers run without the framework, which is tested in an environment of its own.
+# The checkers run without the framework, which is tested in a separate environment.
 # pyright: basic, reportMissingImports=false
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Tools of LlamaIndex that call a Toolbox; in a workflow, a waiting call waits for an event."""
 
-# The checkers run without the framework, which is tested in an environment of its own.
+# The checkers run without the framework, which is tested in a separate environment.
 # pyright: basic, reportMissingImports=false
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 `toolpost.compat.penguiflow` is the opposite: programs of penguiflow that run on Toolpost's own planner.
 """
 
-# The checkers run without the framework, which is tested in an environment of its own.
+# The checkers run without the framework, which is tested in a separate environment.
 # pyright: basic, reportMissingImports=false
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A plugin of Semantic Kernel that calls a Toolbox; a waiting call ends the automatic invocation of functions."""
 
-# The checkers run without the framework, which is tested in an environment of its own.
+# The checkers run without the framework, which is tested in a separate environment.
 # pyright: basic, reportMissingImports=false
 
 from __future__ import annotations

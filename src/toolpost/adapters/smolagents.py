@@ -1,6 +1,6 @@
 """Tools of smolagents that call a Toolbox; a waiting call keeps the run until a person has answered."""
 
-# The checkers run without the framework, which is tested in an environment of its own.
+# The checkers run without the framework, which is tested in a separate environment.
 # pyright: basic, reportMissingImports=false
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Tools of Strands Agents that call a Toolbox; a waiting call interrupts the agent."""
 
-# The checkers run without the framework, which is tested in an environment of its own.
+# The checkers run without the framework, which is tested in a separate environment.
 # pyright: basic, reportMissingImports=false
 
 from __future__ import annotations

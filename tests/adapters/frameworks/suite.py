@@ -92,7 +92,7 @@ class AdapterTests:
 
         assert [result.text for result in run.results.values()] == ["ann met two", "bo met two", "cy met two"]
 
-    async def test_a_waiting_call_is_one_pending_action_and_goes_on_after_an_approval(
+    async def test_a_waiting_call_is_one_pending_action_and_continues_after_an_approval(
         self, driver: Driver, box: Toolbox, shelf: Shelf
     ) -> None:
         run = await driver.run(box, [Call("wipe_1", "wipe", {"disk": "sda"})], user=ANN)

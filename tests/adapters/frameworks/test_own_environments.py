@@ -1,4 +1,4 @@
-"""The adapters of frameworks that do not fit beside the pins, each in an environment of its own."""
+"""The adapters of frameworks that do not fit beside the pins, each in a separate environment."""
 
 import subprocess
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The adapter for agent-framework, in an environment of its own: `make test-frameworks` runs this."""
+"""The adapter for agent-framework, in a separate environment: `make test-frameworks` runs this."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any

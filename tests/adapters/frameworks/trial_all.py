@@ -32,12 +32,14 @@ def test_the_adapter_of_a_framework(framework: str) -> None:
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_the_page_of_a_framework_shows_what_its_program_prints(framework: str, tmp_path: Path) -> None:
+def test_the_page_of_a_framework_shows_the_output_of_its_program(framework: str, tmp_path: Path) -> None:
     environment(framework, root=HERE)
     follow(ROOT / "docs" / "frameworks" / f"{framework}.md", tmp_path)
 
 
-def test_the_page_of_a_migration_shows_what_its_programs_print(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_of_a_migration_shows_the_output_of_its_programs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", search_path())
     environment("langchain_mcp_adapters", root=HERE)

@@ -1,4 +1,4 @@
-"""The adapter for DSPy, in an environment of its own: `make test-frameworks` runs this."""
+"""The adapter for DSPy, in a separate environment: `make test-frameworks` runs this."""
 
 import asyncio
 import copy

@@ -1,4 +1,4 @@
-"""The adapter for Google ADK, in an environment of its own: `make test-frameworks` runs this."""
+"""The adapter for Google ADK, in a separate environment: `make test-frameworks` runs this."""
 
 import itertools
 from collections.abc import AsyncGenerator, Sequence

@@ -1,4 +1,4 @@
-"""The adapter for the OpenAI Agents SDK, in an environment of its own: `test_own_environments.py` runs this."""
+"""The adapter for the OpenAI Agents SDK, in a separate environment: `test_own_environments.py` runs this."""
 
 import json
 from collections.abc import AsyncIterator, Sequence

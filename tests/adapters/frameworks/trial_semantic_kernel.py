@@ -1,4 +1,4 @@
-"""The adapter for Semantic Kernel, in an environment of its own: `make test-frameworks` runs this."""
+"""The adapter for Semantic Kernel, in a separate environment: `make test-frameworks` runs this."""
 
 import copy
 import json

@@ -1,4 +1,4 @@
-"""The adapter for Strands Agents, in an environment of its own: `make test-frameworks` runs this."""
+"""The adapter for Strands Agents, in a separate environment: `make test-frameworks` runs this."""
 
 import json
 from collections.abc import AsyncGenerator, Sequence

@@ -115,7 +115,7 @@ class WaitingAdapterTests(AdapterTests):
         assert (await running)["far_1"].text == "sda is empty"
         assert shelf.wiped == [("sda", ANN)]
 
-    async def test_a_call_that_nobody_answers_in_time_fails_and_goes_on_when_it_is_repeated(
+    async def test_a_call_without_an_answer_in_time_fails_and_continues_when_it_is_repeated(
         self, driver: WaitingDriver, box: Toolbox, shelf: Shelf
     ) -> None:
         calls = [Call("late_1", "wipe", {"disk": "sda"})]

@@ -1,4 +1,4 @@
-"""Ask a scripted provider through the real litellm; `make test-litellm` runs it in an environment of its own."""
+"""Ask a scripted provider through the real litellm; `make test-litellm` runs it in a separate environment."""
 
 import asyncio
 import os

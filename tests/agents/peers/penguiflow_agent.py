@@ -1,4 +1,4 @@
-"""Penguiflow's own ReactPlanner over the catalog of a Toolbox, in an environment of its own."""
+"""Penguiflow's own ReactPlanner over the catalog of a Toolbox, in a separate environment."""
 
 import asyncio
 

@@ -87,7 +87,7 @@ async def test_an_answer_whose_confirmation_was_lost_runs_the_call_once(
     assert len(desk.ran("bank.transfer")) == 1
 
 
-async def test_an_answer_that_never_arrived_is_sent_again_by_itself(
+async def test_an_answer_that_never_arrived_is_sent_again_automatically(
     desk: Desk, guest: Guest, closing: AsyncExitStack
 ) -> None:
     pending = await desk.asks("bank.transfer", to="ACME", euro=20)
@@ -107,7 +107,7 @@ async def test_an_answer_that_never_arrived_is_sent_again_by_itself(
     assert len(desk.ran("bank.transfer")) == 1
 
 
-async def test_a_broken_stream_is_said_and_what_was_missed_comes_by_itself(
+async def test_a_broken_stream_is_shown_and_missed_events_arrive_automatically(
     desk: Desk, guest: Guest, closing: AsyncExitStack
 ) -> None:
     relay = await closing.enter_async_context(relayed(desk.url))
@@ -128,7 +128,7 @@ async def test_a_broken_stream_is_said_and_what_was_missed_comes_by_itself(
     await expect(tab.get_by_text("Offline. What you see is from")).to_have_count(0)
 
 
-async def test_two_tabs_share_one_stream_and_the_second_goes_on_when_the_first_closes(
+async def test_two_tabs_share_one_stream_and_the_second_continues_when_the_first_closes(
     desk: Desk, ann: ConsoleVisitor
 ) -> None:
     streams: list[str] = []

@@ -94,7 +94,7 @@ async def test_a_person_of_another_tenant_sees_nothing_and_gets_nowhere(desk: De
     await expect(tab.get_by_role("button", name="Add a source")).to_have_count(0)
 
 
-async def test_a_session_that_only_calls_tries_tools_and_is_told_what_else_it_needs(desk: Desk, guest: Guest) -> None:
+async def test_a_session_with_only_calls_tries_tools_and_sees_the_missing_rights(desk: Desk, guest: Guest) -> None:
     bob: ConsoleVisitor = await guest(desk.url)
     tab = await bob.signs_in_with(await desk.person("acme:bob", "call"))
     await menu(tab, "Tools").click()

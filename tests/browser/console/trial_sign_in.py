@@ -81,7 +81,7 @@ async def test_a_person_signs_in_at_the_issuer_answers_and_signs_out(
     assert kept == []
 
 
-async def test_a_person_who_declines_at_the_issuer_is_told_so_and_can_start_again(
+async def test_a_person_who_declines_at_the_issuer_sees_the_reason_and_can_start_again(
     at_issuer: Desk, organization: str, guest: Guest
 ) -> None:
     alice: ConsoleVisitor = await guest(at_issuer.url)
@@ -176,7 +176,7 @@ document.body.append(frame);
 </script>"""
 
 
-async def test_what_an_agent_serves_on_another_port_cannot_use_the_session(desk: Desk, guest: Guest) -> None:
+async def test_a_page_of_an_agent_on_another_port_cannot_use_the_session(desk: Desk, guest: Guest) -> None:
     pending = await desk.asks("bank.transfer", to="ACME", euro=20)
     page = PREVIEW % {"gateway": desk.url, "pending": pending}
     async with Site(reply(200, page.encode(), content_type="text/html")) as shop:

@@ -110,7 +110,7 @@ async def test_a_command_is_shown_whole_and_started_only_by_a_press(
     assert (tmp_path / "toolpost.yaml").read_text() == CONFIG
 
 
-async def test_a_preset_shows_its_command_and_what_it_needs(drawer: Page) -> None:
+async def test_a_preset_shows_its_command_and_its_requirements(drawer: Page) -> None:
     await drawer.get_by_text("Presets", exact=True).click()
     await drawer.get_by_role("button", name="github").click()
     await drawer.get_by_role("button", name="Continue").click()
@@ -120,7 +120,7 @@ async def test_a_preset_shows_its_command_and_what_it_needs(drawer: Page) -> Non
     await expect(drawer.get_by_text("Nothing has been started yet.").last).to_be_visible()
 
 
-async def test_what_is_not_found_names_what_was_tried_and_what_can_be_done(drawer: Page) -> None:
+async def test_a_failed_detection_names_the_attempts_and_the_next_steps(drawer: Page) -> None:
     async with Site(reply(404, b"there is nothing here")) as site:
         await looks_at(drawer, f"{site.url}/nothing")
         await expect(drawer.get_by_text("With requests that change nothing.")).to_be_visible()
@@ -139,7 +139,7 @@ async def test_a_program_that_never_answers_is_not_added_and_the_page_says_why(d
     await expect(drawer.get_by_text("did not answer in time; nothing was added")).to_be_visible(timeout=90_000)
 
 
-async def test_a_changed_definition_is_compared_accepted_and_the_waiting_call_goes_on(
+async def test_a_changed_definition_is_compared_accepted_and_the_waiting_call_continues(
     place: Place, guest: Guest, closing: AsyncExitStack
 ) -> None:
     gate = await closing.enter_async_context(served(place.folder / "data", **place.settings))

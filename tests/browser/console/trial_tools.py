@@ -38,7 +38,7 @@ async def test_a_tool_is_called_with_a_list_and_a_choice(desk: Desk, ann: Consol
     await expect(tab.get_by_text("DE00").last).to_be_visible()
 
 
-async def test_what_is_invalid_is_said_at_its_field_and_nothing_is_called(desk: Desk, ann: ConsoleVisitor) -> None:
+async def test_an_invalid_value_is_reported_at_its_field_and_nothing_is_called(desk: Desk, ann: ConsoleVisitor) -> None:
     tab = await ann.signs_in(await desk.ticket())
     await tab.goto(f"{desk.url}/tools/bank.transfer")
     await tab.get_by_role("button", name="Call Ctrl").click()

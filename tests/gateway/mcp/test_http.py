@@ -257,7 +257,7 @@ NOT_SERVED: dict[str, tuple[str, dict[str, str | None], Any]] = {
 }
 
 
-async def test_what_no_session_serves_has_the_status_of_the_sdks_transport() -> None:
+async def test_a_request_without_a_session_has_the_status_of_the_sdks_transport() -> None:
     async with both_served() as http:
         (own, _), (sdk, _) = [await opened(http, path, OLD) for path in ("/own", "/sdk")]
         codes: dict[str, list[int]] = {}

@@ -255,6 +255,6 @@ asyncio.run(main())
 
 
 @pytest.mark.programs
-def test_a_missing_extra_is_told_with_its_install_line(tmp_path: Path) -> None:
+def test_a_missing_extra_is_reported_with_its_install_line(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert "pip install 'toolpost[graphql]'" in json.loads(done.stdout)
