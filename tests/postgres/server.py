@@ -13,7 +13,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from importlib.util import find_spec
@@ -69,13 +69,25 @@ def restartable(version: int | None = None) -> Iterator[tuple[PostgreSQL, Callab
         def kill_and_start() -> None:
             nonlocal process
             whole = psutil.Process(process.pid)
-            for each in (whole, *whole.children(recursive=True)):
+            whole.suspend()  # it starts no other process meanwhile
+            children = whole.children(recursive=True)
+            for each in (whole, *children):
                 with suppress(psutil.NoSuchProcess):
                     each.kill()
             process.wait(PATIENCE_S)
+            _wait_for_end(children)  # of those that use the memory of the server
             process = stack.enter_context(_started(place))
 
         yield place.server, kill_and_start
+
+
+def _wait_for_end(processes: Iterable[psutil.Process]) -> None:
+    """Wait until killed processes have ended, whether or not somebody has asked for their exit codes."""
+    end = time.monotonic() + PATIENCE_S
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            while process.status() != psutil.STATUS_ZOMBIE and time.monotonic() < end:
+                time.sleep(0.005)
 
 
 class _Place(NamedTuple):
@@ -194,10 +206,13 @@ def _bound() -> list[str]:
 
 
 def _wait(process: subprocess.Popen[bytes], folder: Path) -> None:
-    """Until the last line of its file says that it is ready."""
+    """Until its file says that it is ready; that of a server that was killed names another process."""
     end = time.monotonic() + PATIENCE_S
     state = folder / "data" / "postmaster.pid"
-    while not (state.exists() and state.read_text().rstrip().endswith("ready")):
+    while True:
+        words = state.read_text().split() if state.exists() else []
+        if words[:1] == [str(process.pid)] and words[-1] == "ready":
+            return
         if process.poll() is not None or time.monotonic() > end:
             raise NotStartedError((folder / "log").read_text().strip())
         time.sleep(0.02)
