@@ -30,7 +30,7 @@ FEATURES = (
     PlatformFeature(
         "file locks (flock)",
         lambda: _has_module("fcntl"),
-        "writers of the file tools are not serialized, and two processes can create the encryption key at once; start "
+        "writers of the file tools are not serialized, and two processes can both create the encryption key; start "
         "the first process alone",
     ),
     PlatformFeature(
@@ -41,7 +41,7 @@ FEATURES = (
     PlatformFeature(
         "signals (SIGHUP, and SIGTERM in the event loop)",
         lambda: hasattr(signal, "SIGHUP") and sys.platform != "win32",
-        "a changed configuration is applied within seconds instead of at once, and a gateway that is ended from "
+        "a changed configuration is applied within seconds instead of immediately, and a gateway that is ended from "
         "outside leaves its calls to the recovery of the next start: stop it with Ctrl-C",
     ),
     PlatformFeature(

@@ -29,7 +29,7 @@ def worker(
     concurrency: Annotated[
         int | None,
         typer.Option(
-            "--concurrency", min=1, metavar="N", help="Jobs that run at once. [default: background.concurrency]"
+            "--concurrency", min=1, metavar="N", help="Jobs that run concurrently. [default: background.concurrency]"
         ),
     ] = None,
     shutdown_limit: Annotated[

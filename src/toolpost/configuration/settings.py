@@ -353,16 +353,16 @@ class LimitSettings(ConfigModel):
 
 
 class BackgroundSettings(ConfigModel):
-    """Background work: where it runs, how much of it at once, and how much may wait."""
+    """Background work: where it runs, how many jobs run concurrently, and how many may wait."""
 
     engine: Literal["auto", "in_process", "dbos"] = Field(
         default="auto",
         description="in_process: the gateway runs jobs; dbos: `toolpost worker` does; auto: workers with a PostgreSQL "
         "database where the extra scale is installed",
     )
-    concurrency: Count = Field(default=16, description="Jobs that one process runs at once")
+    concurrency: Count = Field(default=16, description="Jobs that one process runs concurrently")
     max_running_per_tenant: Count | None = Field(
-        default=None, description="Jobs of one tenant that all processes together run at once"
+        default=None, description="Jobs of one tenant that all processes together run concurrently"
     )
     max_waiting: Count | None = Field(default=100_000, description="Waiting jobs of a queue; more are refused")
     max_waiting_per_tenant: Count | None = Field(

@@ -463,7 +463,7 @@ class KeyUseStore(Protocol):
 
 
 class SessionStore(Protocol):
-    """Console sessions and the tickets that open them; every process on the store sees a change at once."""
+    """Console sessions and the tickets that open them; every process on the store sees a change immediately."""
 
     async def add(self, session: CallerSession) -> None:
         """Store a new session, and delete those that expired long ago."""

@@ -252,7 +252,7 @@ class Access:
 class CallerLimits:
     """Limits the requests of each caller, and the sign-ins of each address.
 
-    A caller that was idle for a minute can send all requests of a minute at once.
+    A caller that was idle for a minute can send all requests of a minute without a pause.
     """
 
     def __init__(

@@ -87,7 +87,7 @@ async def stream_events(request: RestRequest) -> Response:
             raise Problem(400, "not_a_page", detail)
     if request.raw.method == "HEAD":  # an endless stream without a body would hold the connection
         return Response(media_type="text/event-stream")
-    if request.service.is_stopping:  # a new stream would end at once
+    if request.service.is_stopping:  # a new stream would end immediately
         raise Problem(503, "stopping", "the gateway is shutting down", headers={"Retry-After": "2"})
     return event_stream(_stream(request, read_filter(request)))
 

@@ -293,7 +293,7 @@ class _Begun(NamedTuple):
 def add_continuation(db: SQLConnection, job: Job, cipher: RowCipher) -> None:
     """Store the next job of a run, in the transaction that needs it.
 
-    Several questions of a run may be answered at once, and its first jobs may have been pruned.
+    Several questions of a run may be answered concurrently, and its first jobs may have been pruned.
     """
     db.lock(f"jobs of {job.run_id}")
     newest = db.execute(_NEWEST, {"run_id": job.run_id}).fetchone()
