@@ -1,12 +1,16 @@
 """The tests of every adapter, with the real package of its framework and a scripted model."""
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
 from tests.adapters.frameworks.driver import Call, Driver
 from tests.adapters.frameworks.shelf import LARGE, Shelf, toolbox
+from tests.parts import ROOT
 from toolpost import Completed, Toolbox
 
 ANN, BO, BOSS = "acme:ann", "acme:bo", "acme:boss"
@@ -17,6 +21,19 @@ async def eventually(box: Toolbox, count: int) -> list[str]:
     while len(waiting := await box.pending.list(by=BOSS)) < count:
         await asyncio.sleep(0)
     return [action.id for action in waiting]
+
+
+def approve_elsewhere(data: Path, pending_id: str) -> str:
+    """Approve a call in another process, which makes it; return the result and the number of effects there."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.adapters.frameworks.approver", str(data), pending_id, BOSS],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    return done.stdout
 
 
 class AdapterTests:
@@ -106,6 +123,19 @@ class AdapterTests:
         assert (run.results["wipe_1"].text, run.results["wipe_1"].failed) == ("sda is empty", False)
         assert (run.answer, shelf.wiped) == ("done", [("sda", ANN)])
 
+    @pytest.mark.programs
+    async def test_a_call_that_another_process_approves_continues_with_its_result(
+        self, driver: Driver, shelf: Shelf, tmp_path: Path
+    ) -> None:
+        async with toolbox(shelf, tmp_path) as box:
+            run = await driver.run(box, [Call("wipe_9", "wipe", {"disk": "sda"})], user=ANN)
+            approved = await asyncio.to_thread(approve_elsewhere, tmp_path, run.waiting[0])
+            run = await driver.resume(run)
+
+            assert approved == "sda is empty 1\n"
+            assert (run.results["wipe_9"].text, run.results["wipe_9"].failed) == ("sda is empty", False)
+            assert (run.answer, shelf.wiped) == ("done", [])
+
     async def test_a_run_that_is_resumed_before_the_answer_waits_again(
         self, driver: Driver, box: Toolbox, shelf: Shelf
     ) -> None:
@@ -184,7 +214,8 @@ class AdapterTests:
 
     async def test_a_cancelled_run_stops_its_call(self, driver: Driver, box: Toolbox, shelf: Shelf) -> None:
         running = asyncio.create_task(driver.run(box, [Call("slow_1", "wait")]))
-        await shelf.started.wait()
+        async with asyncio.timeout(30):
+            await shelf.started.wait()
 
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)

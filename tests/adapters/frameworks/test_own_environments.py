@@ -1,7 +1,9 @@
 """The adapters of frameworks that do not fit beside the pins, each in a separate environment."""
 
 import subprocess
+from importlib.metadata import distribution
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -22,16 +24,26 @@ def run_trial(python: Path, trial: str) -> None:
         "--rootdir",
         str(ROOT),
     ]
-    done = subprocess.run(
-        [str(python), "-m", "pytest", "-q", *options, str(HERE / f"{trial}.py")],
-        cwd=ROOT,
-        env=child_environment(PYTHONPATH=f"{ROOT / 'src'}:{ROOT}"),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
+    with TemporaryDirectory() as folder:
+        write_metadata(Path(folder))
+        done = subprocess.run(
+            [str(python), "-m", "pytest", "-q", *options, str(HERE / f"{trial}.py")],
+            cwd=ROOT,
+            env=child_environment(PYTHONPATH=f"{ROOT / 'src'}:{ROOT}:{folder}"),
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
+
+
+def write_metadata(folder: Path) -> None:
+    """Write what a process that stores files reads of the installed package."""
+    package = distribution("toolpost")
+    home = folder / f"toolpost-{package.version}.dist-info"
+    home.mkdir()
+    (home / "METADATA").write_text(package.read_text("METADATA") or "", encoding="utf-8")
 
 
 @pytest.mark.programs

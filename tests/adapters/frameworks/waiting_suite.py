@@ -143,7 +143,8 @@ class ThreadAdapterTests(WaitingAdapterTests):
     async def test_a_cancelled_run_stops_its_call(self, driver: Driver, box: Toolbox, shelf: Shelf) -> None:
         async with toolbox(shelf) as closing:
             running = asyncio.create_task(driver.run(closing, [Call("slow_1", "wait")]))
-            await shelf.started.wait()
+            async with asyncio.timeout(30):
+                await shelf.started.wait()
             running.cancel()  # which leaves the thread of the agent running, until the Toolbox is closed
 
         async with asyncio.timeout(30):
