@@ -66,6 +66,16 @@ async def test_a_summary_has_what_a_row_shows_and_no_schemas(gate: Served) -> No
 
 
 @pytest.mark.parametrize(
+    ("text", "found"),
+    [("refu", ["shop.refund"]), ("OP.P", ["shop.pay"]), ("nothing", []), ("shop refund", ["shop.refund"])],
+)
+async def test_a_word_that_is_not_typed_to_its_end_finds_the_names_that_contain_it(
+    gate: Served, text: str, found: list[str]
+) -> None:
+    assert names(await listed(gate, q=text))[:1] == found
+
+
+@pytest.mark.parametrize(
     ("query", "found"),
     [
         ({"verdict": "deny"}, ["shop.close"]),

@@ -22,7 +22,13 @@ export interface EventPage {
 }
 
 const PAGE = 200;
-const LATEST = 100;
+const LATEST = 20;
+// Without the requests, starts and progress of calls, which can be thousands a minute, and without logs.
+const NOTABLE = [
+  'TOOL_CALL_COMPLETED', 'TOOL_CALL_FAILED', 'APPROVAL_*', 'CALL_*', 'QUESTION_*', 'FALLBACK_*', 'BREAKER_*', 'CATALOG_*',
+  'DEFINITION_*', 'SOURCE_UP', 'SOURCE_DOWN', 'CONFIG_*', 'DATABASE_*', 'ACCOUNT_*', 'CALLER_KEY_*', 'SESSION_*', 'TICKET_*',
+  'TASK_*', 'MESSAGE_*', 'TURN_*',
+];
 
 /** The events that match, the newest first, page by page. */
 export const eventPagesQuery = (filters: EventFilters) =>
@@ -35,10 +41,10 @@ export const eventPagesQuery = (filters: EventFilters) =>
     placeholderData: keepPreviousData,
   });
 
-/** The last events of the log; what follows arrives by itself. */
+/** The last notable events of the log; what follows arrives by itself. */
 export const latestEventsQuery = queryOptions({
   queryKey: ['audit', 'latest'],
-  queryFn: async ({ signal }) => (await listEvents({}, LATEST, undefined, signal)).items,
+  queryFn: async ({ signal }) => (await listEvents({ type: NOTABLE.join(',') }, LATEST, undefined, signal)).items,
   staleTime: Infinity,
 });
 

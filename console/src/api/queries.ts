@@ -14,6 +14,8 @@ const KEPT_BY_EVENTS = {
   refetchInterval: () => (isLive() ? false : POLL_MS),
 } as const;
 const PAGE = 100;
+const LIKE_IT = 20;
+const MOST_EXAMPLES = 100;
 
 export const keys = {
   cards: ['pending'],
@@ -54,15 +56,30 @@ export const cardQuery = (id: string) =>
     ...KEPT_BY_EVENTS,
   });
 
-/** The newest cards that are no longer open. */
+const CLOSED = ['claimed', 'answered', 'denied', 'expired', 'cancelled'] as const;
+
+/** The newest cards of each status that is not open. */
 export const closedCardsQuery = queryOptions({
   queryKey: keys.closedCards,
   queryFn: async ({ signal }) => {
-    const page = await body(api.GET('/api/v1/pending', { params: { query: { status: 'all', limit: PAGE } }, signal }));
-    return { ...page, items: page.items.filter((card) => card.status !== 'open') };
+    const pages = await Promise.all(
+      CLOSED.map((status) => body(api.GET('/api/v1/pending', { params: { query: { status, limit: PAGE } }, signal }))),
+    );
+    return pages.flatMap((page) => page.items);
   },
   ...KEPT_BY_EVENTS,
 });
+
+/** The newest cards of a tool, whatever their status. */
+export const cardsOfToolQuery = (tool: string) =>
+  queryOptions({
+    queryKey: [...keys.closedCards, tool],
+    queryFn: async ({ signal }) => {
+      const query = { status: 'all', tool, view: 'summary', limit: LIKE_IT } as const;
+      return (await body(api.GET('/api/v1/pending', { params: { query }, signal }))).items;
+    },
+    ...KEPT_BY_EVENTS,
+  });
 
 export const sourcesQuery = queryOptions({
   queryKey: keys.sources,
@@ -92,11 +109,17 @@ export const runQuery = (id: string) =>
     ...KEPT_BY_EVENTS,
   });
 
+/** The newest runs, and all that are running, however old they are. */
 export const runsQuery = queryOptions({
   queryKey: keys.runs,
   queryFn: async ({ signal }) => {
     await listening();
-    return body(api.GET('/api/v1/runs', { params: { query: { limit: PAGE } }, signal }));
+    const [newest, running] = await Promise.all([
+      body(api.GET('/api/v1/runs', { params: { query: { limit: PAGE } }, signal })),
+      body(api.GET('/api/v1/runs', { params: { query: { status: 'running', limit: PAGE } }, signal })),
+    ]);
+    const known = new Set(newest.items.map((run) => run.run_id));
+    return { items: [...newest.items, ...running.items.filter((run) => !known.has(run.run_id))] };
   },
 });
 
@@ -114,6 +137,22 @@ export const toolSearchQuery = (text: string) =>
       return (await body(api.GET('/api/v1/tools', { params: { query }, signal }))).items;
     },
   });
+
+/** The name of a tool to begin with: one without effects, if there is one. */
+export const exampleToolQuery = queryOptions({
+  queryKey: [...keys.tools, 'example'],
+  queryFn: async ({ signal }) => {
+    const query = { view: 'summary', limit: MOST_EXAMPLES, verdict: 'allow' } as const;
+    const { items } = await body(api.GET('/api/v1/tools', { params: { query }, signal }));
+    const own = items.filter((tool) => tool.source !== '');
+    const [first] = [...own.filter(isHarmless), ...items.filter(isHarmless), ...items];
+    return first?.name ?? null;
+  },
+});
+
+function isHarmless({ side_effects: effects }: { side_effects: string }): boolean {
+  return effects === 'pure' || effects === 'read';
+}
 
 /** How many tools the caller sees. */
 export const toolTotalQuery = queryOptions({

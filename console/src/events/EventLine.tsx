@@ -37,7 +37,8 @@ function Subject({ event }: { event: Event }) {
     );
   }
   if (tool) return <ToolName name={tool} />;
-  return <Foreign text={source || textOf(event, 'name') || shortUser(event.user)} cutOnly className="medium" />;
+  const person = event.type.startsWith('SESSION_') ? textOf(event, 'user') : '';
+  return <Foreign text={source || textOf(event, 'name') || shortUser(person || event.user)} cutOnly className="medium" />;
 }
 
 function Detail({ event }: { event: Event }) {

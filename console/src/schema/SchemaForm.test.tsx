@@ -26,6 +26,25 @@ function open(properties: Record<string, JsonSchema>, first: Json, more: JsonSch
 const input = (place: HTMLElement, pointer: string) =>
   place.querySelector<HTMLInputElement>(`[data-pointer="${pointer}"] input, [data-pointer="${pointer}"] textarea`);
 
+describe('a choice that a constant tells apart', () => {
+  const branch = (kind: string, name: string): JsonSchema => ({
+    type: 'object', properties: { kind: { const: kind, default: kind }, [name]: { type: 'string' } }, required: [name],
+  });
+  const payment = { oneOf: [branch('card', 'number'), branch('transfer', 'iban')] };
+
+  it('has the constant although it is optional', () => {
+    const root = { schema: { type: 'object', properties: { payment }, required: ['payment'] } };
+    expect(initialValue(root.schema, root)).toEqual({ payment: { kind: 'card', number: '' } });
+  });
+
+  it('changes the constant with the branch', () => {
+    const place = open({ payment }, { payment: { kind: 'card', number: '' } }, { required: ['payment'] });
+    press(button(place, 'transfer'));
+    expect(latest).toEqual({ payment: { kind: 'transfer', iban: '' } });
+    expect(place.textContent).not.toContain('left out');
+  });
+});
+
 describe('the form', () => {
   it('sends numbers as they are typed', () => {
     const place = open({ amount: { type: 'number' } }, { amount: '' });

@@ -5,7 +5,7 @@ import { Segmented } from '../ui/Tabs';
 import { visible } from '../ui/foreign-text';
 import { useForm } from './context';
 import styles from './Form.module.css';
-import { initialValue } from './initial';
+import { branchValue } from './initial';
 import type { Json } from './json';
 import { ObjectBody } from './ObjectField';
 import { Node, type FieldProps } from './Node';
@@ -25,7 +25,7 @@ export function UnionField({ branches, value, onChange, path, name, id, disabled
   function choose(index: number) {
     if (value !== undefined) drafts.current.set(current, value);
     setPicked(index);
-    onChange(drafts.current.get(index) ?? initialValue(branches[index]?.schema ?? {}, root));
+    onChange(drafts.current.get(index) ?? branchValue(branches[index]?.schema ?? {}, root));
   }
   const items = branches.map((one, index) => ({ value: String(index), label: visible(one.label).slice(0, 60) }));
   const chooser = { label: name, items, options: items, value: String(current), onChange: (next: string) => choose(Number(next)) };

@@ -1,6 +1,6 @@
 /** The value that a form begins with: what must be there, and nothing that was not given. */
 
-import type { Json, JsonObject } from './json';
+import { isObject, type Json, type JsonObject } from './json';
 import { valuesOf, type JsonSchema, type SchemaRoot } from './resolve';
 import { describe } from './shape';
 
@@ -25,7 +25,7 @@ export function initialValue(schema: JsonSchema, root: SchemaRoot, depth = 0): J
     case 'choices':
       return [];
     case 'union':
-      return initialValue(shape.branches[0]?.schema ?? {}, root, depth + 1);
+      return branchValue(shape.branches[0]?.schema ?? {}, root, depth + 1);
     case 'artifact':
       return {};
     case 'nullable':
@@ -36,6 +36,18 @@ export function initialValue(schema: JsonSchema, root: SchemaRoot, depth = 0): J
     case 'text':
       return '';
   }
+}
+
+/** The value of a chosen branch of a union, with the constants that tell it apart, even where they are optional. */
+export function branchValue(schema: JsonSchema, root: SchemaRoot, depth = 0): Json {
+  const value = initialValue(schema, root, depth);
+  const { shape } = describe(schema, root);
+  if (shape.kind !== 'object' || !isObject(value)) return value;
+  const constants = shape.properties.flatMap((one): [string, Json][] => {
+    const { shape: property } = describe(one.schema, root);
+    return property.kind === 'const' ? [[one.name, property.value]] : [];
+  });
+  return { ...Object.fromEntries(constants), ...value };
 }
 
 function requiredOf(properties: { name: string; schema: JsonSchema; required: boolean }[], root: SchemaRoot, depth: number): JsonObject {

@@ -11,6 +11,8 @@ export interface Column<Row> {
   right?: boolean;
   /** Left out on a phone. */
   wide?: boolean;
+  /** Left out on a phone and on a tablet. */
+  widest?: boolean;
 }
 
 interface TableProps<Row> {
@@ -24,7 +26,7 @@ interface TableProps<Row> {
 
 /** A table of some rows; a long list is a `List`. A row that opens something has a link or a button in its first cell. */
 export function Table<Row>({ columns, rows, keyOf, label, onOpen, selected }: TableProps<Row>) {
-  const cellClass = (column: Column<Row>) => classes(column.right && styles.right, column.wide && styles.narrow);
+  const cellClass = (column: Column<Row>) => classes(column.right && styles.right, column.wide && styles.narrow, column.widest && styles.narrowest);
   return (
     <div className={styles.view}>
       <table className={styles.table} aria-label={label}>

@@ -306,7 +306,9 @@ export const words = {
     noneHappened: 'Nothing has happened yet.',
     noFigures: 'Figures need the scope answer or admin.',
     firstSteps: 'First steps',
-    firstStepsText: 'Connect a source, call a tool as an agent would, or try one here.',
+    firstConnect: 'Connect a source, such as the time:',
+    firstCall: 'Call a tool as an agent does, with a key from the settings:',
+    firstTry: 'Or try one here:',
   },
   find: {
     placeholder: 'Search pages, tools, approvals, runs, or paste an ID',

@@ -4,6 +4,7 @@ export const sourceWords = {
   add: 'Add a source',
   acceptedAt: 'Accepted',
   allRuns: 'All runs of this source',
+  allTools: 'All tools of this source',
   chart: (calls: string, failed: string) => `Calls of the last 24 hours: ${calls} calls, ${failed} failed`,
   callsWord: 'calls',
   configuration: 'Configuration',

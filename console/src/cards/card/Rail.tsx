@@ -3,7 +3,7 @@ import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { useState, type ReactNode } from 'react';
 
-import { closedCardsQuery, runQuery, sourcesQuery, toolQuery } from '../../api/queries';
+import { cardsOfToolQuery, runQuery, sourcesQuery, toolQuery } from '../../api/queries';
 import { useMe } from '../../api/session';
 import type { Card, Outcome } from '../../api/types';
 import { formatCount } from '../../format/number';
@@ -256,8 +256,8 @@ function Ended({ outcome }: { outcome: object | null }) {
 
 /** The last three answers for the same tool. */
 export function LikeIt({ card }: { card: Card }) {
-  const closed = useQuery(closedCardsQuery).data?.items ?? [];
-  const like = closed.filter((one) => one.tool_name === card.tool_name && one.id !== card.id && one.answer).slice(0, 3);
+  const cards = useQuery(cardsOfToolQuery(card.tool_name)).data ?? [];
+  const like = cards.filter((one) => one.id !== card.id && one.answer).slice(0, 3);
   if (like.length === 0) return null;
   return (
     <section className={pieces.section}>

@@ -35,7 +35,7 @@ export function useCardLists(): CardLists {
       .filter((card) => (postponed[card.id] ?? 0) < now)
       .sort(byUrgency(now));
     const wanted = (card: Card) => (card.status === 'expired') === (status === 'expired');
-    const closedCards = (closed.data?.items ?? []).filter(wanted);
+    const closedCards = (closed.data ?? []).filter(wanted);
     const query = status === undefined ? open : closed;
     return {
       all: status === undefined ? (open.data ?? []) : closedCards,

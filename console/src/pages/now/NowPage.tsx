@@ -10,6 +10,7 @@ import { TryIcon } from '../../ui/icons';
 import { Select } from '../../ui/Select';
 import { words } from '../../words';
 import { Failures } from './Failures';
+import { FirstSteps } from './FirstSteps';
 import { JustNow } from './JustNow';
 import styles from './now.module.css';
 import { Pulse } from './Pulse';
@@ -47,6 +48,7 @@ export default function NowPage() {
       <Pulse window={window} />
       <div className={styles.columns}>
         <div className={styles.column}>
+          <FirstSteps />
           <Waiting />
           <RunsNow />
           <Failures window={window} />

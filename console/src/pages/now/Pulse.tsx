@@ -4,7 +4,7 @@ import type { ReactNode } from 'react';
 import { openCardsQuery, p95Query, pulseQuery, WINDOWS, type WindowName } from '../../api/queries';
 import { useMe } from '../../api/session';
 import { useNow } from '../../format/clock';
-import { formatCount, formatPart } from '../../format/number';
+import { formatCount, formatPart, formatRate } from '../../format/number';
 import { formatAge, formatClock } from '../../format/time';
 import { classes } from '../../ui/classes';
 import { Empty, Failure } from '../../ui/States';
@@ -33,7 +33,7 @@ export function Pulse({ window }: { window: WindowName }) {
     <section className={styles.pulse}>
       <div className={styles.figures}>
         <Figure label={words.now.calls} value={formatCount(callCount)}>
-          {words.now.aMinute(formatCount(Math.round(callCount / minutes)))}
+          {words.now.aMinute(formatRate(callCount / minutes))}
         </Figure>
         <Figure label={words.now.failed} value={formatCount(failedCount)} tone={failedCount > 0 ? 'fail-ink' : 'faint'}>
           {formatPart(callCount === 0 ? 0 : failedCount / callCount)}

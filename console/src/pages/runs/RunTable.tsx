@@ -4,6 +4,7 @@ import type { Run } from '../../api/types';
 import { useNow } from '../../format/clock';
 import { formatDuration } from '../../format/time';
 import { Chip } from '../../ui/Chip';
+import { classes } from '../../ui/classes';
 import { Foreign } from '../../ui/Foreign';
 import { Glyph } from '../../ui/Glyph';
 import { AgentIcon, PersonIcon } from '../../ui/icons';
@@ -31,11 +32,11 @@ const COLUMNS: readonly Column<Run>[] = [
   },
   { key: 'status', title: runWords.state, wide: true, cell: (run) => <State run={run} /> },
   { key: 'user', title: runWords.user, wide: true, cell: (run) => <Foreign text={run.user} limit={60} /> },
-  { key: 'caller', title: runWords.caller, wide: true, cell: (run) => <Caller run={run} /> },
+  { key: 'caller', title: runWords.caller, widest: true, cell: (run) => <Caller run={run} /> },
   { key: 'began', title: runWords.began, right: true, cell: (run) => <Moment at={run.started_at} /> },
   { key: 'took', title: runWords.took, right: true, cell: (run) => <span className={styles.took}><Took run={run} /></span> },
-  { key: 'work', title: runWords.work, right: true, wide: true, cell: (run) => formatDuration(run.work_ms) },
-  { key: 'events', title: runWords.events, right: true, wide: true, cell: (run) => run.events.toLocaleString() },
+  { key: 'work', title: runWords.work, right: true, widest: true, cell: (run) => <span className={styles.took}>{formatDuration(run.work_ms)}</span> },
+  { key: 'events', title: runWords.events, right: true, widest: true, cell: (run) => run.events.toLocaleString() },
 ];
 
 /** Runs, each of which opens. */
@@ -56,7 +57,7 @@ export function RunTable({ runs, label }: { runs: readonly Run[]; label: string 
 function Caller({ run: { caller, caller_name: name } }: { run: Run }) {
   if (!caller) return <span className="faint">–</span>;
   return (
-    <span className="row" title={caller}>
+    <span className={classes('row', styles.caller)} title={caller}>
       <Glyph icon={name ? AgentIcon : PersonIcon} size={14} className="faint" />
       <Foreign text={name ?? caller.split(':')[0] ?? caller} limit={60} />
     </span>

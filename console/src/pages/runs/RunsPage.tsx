@@ -1,7 +1,8 @@
-import { useInfiniteQuery } from '@tanstack/react-query';
+import { useInfiniteQuery, useQuery } from '@tanstack/react-query';
 import { useNavigate, useSearch } from '@tanstack/react-router';
 import { useEffect, useMemo, useRef } from 'react';
 
+import { exampleToolQuery } from '../../api/queries';
 import { runPagesQuery, type RunFilters } from '../../api/runs';
 import { gatewayNow } from '../../format/clock';
 import { useRecentEvents } from '../../live/recent';
@@ -47,10 +48,12 @@ export default function RunsPage() {
   );
 }
 
+// What the gateway filters by; a denied or cancelled call is a failed run.
+const STATUSES = ['running', 'paused', 'completed', 'failed'] as const;
 const EMPTY: RunFilters = { status: '', tool: '', source: '', user: '', q: '', since: undefined, until: undefined };
 
 function Filters({ filters, onChange }: { filters: RunFilters; onChange: (next: RunFilters) => void }) {
-  const statuses = Object.entries(runWords.statuses).map(([value, label]) => ({ value, label }));
+  const statuses = STATUSES.map((value) => ({ value, label: runWords.statuses[value] ?? value }));
   const window = Object.entries(WINDOWS).find(([, seconds]) => filters.since !== undefined && Math.abs(gatewayNow() - filters.since - seconds) < seconds / 2)?.[0] ?? '';
   return (
     <div className={styles.filters}>
@@ -68,6 +71,7 @@ function Filters({ filters, onChange }: { filters: RunFilters; onChange: (next: 
         onChange={(next) => onChange({ since: next === '' ? undefined : Math.floor(gatewayNow() - (WINDOWS[next] ?? 0)), until: undefined })}
         options={Object.entries(runWords.windows).map(([value, label]) => ({ value, label }))}
       />
+      <TextFilter label={runWords.search} value={filters.q ?? ''} onChange={(q) => onChange({ q })} />
       <TextFilter label={runWords.toolFilter} value={filters.tool ?? ''} onChange={(tool) => onChange({ tool })} />
       <TextFilter label={runWords.userFilter} value={filters.user ?? ''} onChange={(user) => onChange({ user })} />
       {filters.source !== undefined && (
@@ -84,10 +88,12 @@ function NoMatch({ onClear }: { onClear: () => void }) {
 }
 
 function NoRuns() {
+  const tool = useQuery(exampleToolQuery).data;
+  if (!tool) return <Empty title={runWords.empty} />;
   return (
     <Empty title={runWords.empty}>
       {runWords.emptyHint}
-      <CopyBlock text="toolpost tools call current_time" />
+      <CopyBlock text={`toolpost tools call ${tool}`} />
     </Empty>
   );
 }

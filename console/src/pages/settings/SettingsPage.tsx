@@ -1,5 +1,5 @@
 import { Link, useParams } from '@tanstack/react-router';
-import type { ComponentType } from 'react';
+import { useEffect, useRef, type ComponentType } from 'react';
 
 import { Page } from '../../shell/Page';
 import { Empty } from '../../ui/States';
@@ -30,11 +30,16 @@ function isSection(name: string): name is SectionName {
 /** Settings of this browser, and of the gateway as far as they can be seen and changed here. */
 export default function SettingsPage() {
   const { section } = useParams({ from: '/settings/$section' });
+  const nav = useRef<HTMLElement>(null);
+  useEffect(() => {
+    // On a phone the sections are a row that is longer than the screen.
+    nav.current?.querySelector('[aria-current="page"]')?.scrollIntoView({ block: 'nearest', inline: 'nearest' });
+  }, [section]);
   const Shown = isSection(section) ? SECTIONS[section] : undefined;
   return (
     <Page title={words.shell.pages.settings} padded>
       <div className={styles.layout}>
-        <nav className={styles.nav} aria-label={words.shell.pages.settings}>
+        <nav ref={nav} className={styles.nav} aria-label={words.shell.pages.settings}>
           {Object.entries(words.shell.sections).map(([name, label]) => (
             <Link key={name} to="/settings/$section" params={{ section: name }}>
               {label}

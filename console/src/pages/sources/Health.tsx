@@ -1,7 +1,7 @@
 import { useQuery } from '@tanstack/react-query';
-import { Link } from '@tanstack/react-router';
+import type { ReactNode } from 'react';
 
-import { seriesQuery } from '../../api/insight';
+import { seriesQuery, type CallFilter } from '../../api/insight';
 import { useMe } from '../../api/session';
 import { formatCount, formatPart } from '../../format/number';
 import { formatClock, formatDuration } from '../../format/time';
@@ -12,20 +12,15 @@ import styles from './Sources.module.css';
 
 const DAY = { range: '24h' } as const;
 
-/** The calls of the last day, and how many of them failed. */
-export function Health({ name }: { name: string }) {
+/** The calls of the last day to a source or a tool, and how many of them failed. */
+export function Health({ filter, head }: { filter: CallFilter; head: ReactNode }) {
   const { scopes } = useMe();
   const allowed = scopes.includes('answer') || scopes.includes('admin');
-  const query = useQuery({ ...seriesQuery(DAY, { source: name }), enabled: allowed });
+  const query = useQuery({ ...seriesQuery(DAY, filter), enabled: allowed });
   if (!allowed) return null;
   return (
     <section className={styles.section}>
-      <div className="row">
-        <h2>{sourceWords.health}</h2>
-        <Link to="/runs" search={{ source: name }} className="link t12 end">
-          {sourceWords.allRuns}
-        </Link>
-      </div>
+      {head}
       {query.isPending && <Skeleton rows={3} />}
       {query.error && <Failure inline error={query.error} onRetry={() => void query.refetch()} />}
       {query.data && <Day {...query.data} />}

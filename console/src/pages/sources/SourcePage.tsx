@@ -49,7 +49,17 @@ export default function SourcePage() {
           {lookOf(source, now).attention && <Attention source={source} now={now} canChange={canChange} />}
           <div className={styles.columns}>
             <div className={styles.column}>
-              <Health name={name} />
+              <Health
+                filter={{ source: name }}
+                head={
+                  <div className="row">
+                    <h2>{sourceWords.health}</h2>
+                    <Link to="/runs" search={{ source: name }} className="link t12 end">
+                      {sourceWords.allRuns}
+                    </Link>
+                  </div>
+                }
+              />
               <SourceTools source={source} />
               <Log name={name} />
             </div>

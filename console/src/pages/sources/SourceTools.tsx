@@ -7,7 +7,7 @@ import { Chip } from '../../ui/Chip';
 import { Foreign } from '../../ui/Foreign';
 import { Empty, Failure, Skeleton } from '../../ui/States';
 import { ToolName } from '../../ui/ToolName';
-import { sourceWords, words } from '../../words';
+import { sourceWords } from '../../words';
 import { effectLook, verdictLook } from '../tools/effects';
 import styles from './Sources.module.css';
 
@@ -24,7 +24,7 @@ export function SourceTools({ source }: { source: Source }) {
         {page && <span className="faint num">{page.total.toLocaleString()}</span>}
         {page && page.total > SHOWN && (
           <Link to="/tools" search={{ source: source.name }} className="link t12 end">
-            {words.counts.tools(page.total)}
+            {sourceWords.allTools}
           </Link>
         )}
       </div>

@@ -7,18 +7,20 @@ import { formatCount, formatPart } from '../../format/number';
 import { formatDuration } from '../../format/time';
 import { Facts } from '../../ui/Facts';
 import { Empty, Failure, Skeleton } from '../../ui/States';
-import { toolWords } from '../../words';
+import { sourceWords, toolWords } from '../../words';
 import { RunTable } from '../runs/RunTable';
+import { Health } from '../sources/Health';
 import styles from './Tabs.module.css';
 
 const SHOWN = 20;
 
-/** The last runs of a tool, and its counts since the start of the worker. */
+/** The last runs of a tool, its calls of the last day, and its counts since the start of the worker. */
 export function CallsTab({ tool }: { tool: Tool }) {
   const runs = useQuery(runListQuery({ tool: tool.name }, SHOWN));
   const { stats } = tool;
   return (
     <div className={styles.padded}>
+      <Health filter={{ tool: tool.name }} head={<h3>{sourceWords.health}</h3>} />
       {stats && stats.count > 0 && (
         <section className={styles.section}>
           <h3>{toolWords.callsSinceStart}</h3>

@@ -3,7 +3,7 @@
 import type { Card, Run, Source } from '../../api/types';
 import { lookOf } from '../../cards/kinds';
 import { AgainIcon, ApprovalsIcon, RunIcon, SettingsIcon, SourceIcon, ToolIcon, type Icon } from '../../ui/icons';
-import { words } from '../../words';
+import { runWords, words } from '../../words';
 import { NAVIGATION } from '../navigation';
 
 export interface Entry {
@@ -69,7 +69,7 @@ function cardEntry(card: Card): Entry {
 }
 
 function runEntry(run: Run): Entry {
-  return { path: `/runs/${run.run_id}`, label: run.tool_name, note: run.status, icon: RunIcon, isTool: true };
+  return { path: `/runs/${run.run_id}`, label: run.tool_name, note: runWords.statuses[run.status] ?? run.status, icon: RunIcon, isTool: true };
 }
 
 function sourceEntry(source: Source): Entry {

@@ -1,10 +1,17 @@
 /** Counts, sizes and parts as the reader's locale writes them. */
 
 const COUNT = new Intl.NumberFormat();
+const RATE = new Intl.NumberFormat(undefined, { maximumFractionDigits: 1 });
 const BYTE_UNITS = ['bytes', 'KB', 'MB', 'GB'] as const;
 
 export function formatCount(count: number): string {
   return COUNT.format(count);
+}
+
+/** 23.4 is "23", 0.37 is "0.4", and 0.02 is "< 0.1". */
+export function formatRate(rate: number): string {
+  if (rate > 0 && rate < 0.05) return '< 0.1';
+  return RATE.format(rate < 10 ? Math.round(rate * 10) / 10 : Math.round(rate));
 }
 
 /** 2114 is "2.1 KB", 700 is "700 bytes". */

@@ -42,7 +42,7 @@ _DESTRUCTIVE = {"yes": True, "no": False, "unknown": None}
     "GET",
     "/tools",
     query={
-        "q": {"type": "string", "minLength": 1, "maxLength": 400, "description": "Words that describe the tool"},
+        "q": {"type": "string", "minLength": 1, "maxLength": 400, "description": "Words, or part of the name"},
         "view": {
             "type": "string",
             "enum": ["full", "summary"],
@@ -154,7 +154,8 @@ async def _matching_tools(request: RestRequest) -> _Listing:
     documents.prune({spec.name for spec in specs} if "collection" not in query else set())
     if "q" in query:
         # All results, not one page: the order of a search depends on how many results it ranks.
-        specs = await registry.search(query["q"], limit=len(specs), collection=query.get("collection"))
+        found = await registry.search(query["q"], limit=len(specs), collection=query.get("collection"))
+        specs = found or _with_name_part(specs, query["q"])
     wanted = {name: query[name] for name in _FILTERS if name in query}
     tools, almost = list[Entry](), dict[str, list[Entry]]()
     for spec in specs:
@@ -177,6 +178,12 @@ async def _matching_tools(request: RestRequest) -> _Listing:
         case _:
             pass
     return _Listing(tools, almost, documents)
+
+
+def _with_name_part(specs: Sequence[ToolSpec], text: str) -> list[ToolSpec]:
+    """Return the tools whose name contains a text, such as a word that is not typed to its end, by name."""
+    part = text.strip().casefold()
+    return sorted((spec for spec in specs if part and part in spec.name.casefold()), key=lambda spec: spec.name)
 
 
 def _is_equal(name: str) -> Callable[[Mapping[str, Any], str], bool]:
