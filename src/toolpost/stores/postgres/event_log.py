@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -28,10 +27,11 @@ from toolpost.stores.postgres.context import PostgresContext
 from toolpost.stores.postgres.database import Connection, constant
 from toolpost.stores.postgres.event_appender import HEAD_COLUMNS
 from toolpost.stores.postgres.shared_statements import PostgresDatabase, PostgresStatements
-from toolpost.stores.run_details import describe_run, read_facts
-from toolpost.stores.run_heads import FINISHED, RunHead, find_open_calls
+from toolpost.stores.run_heads import RunHead, find_open_calls
 from toolpost.stores.sql.caller_calls import calls_by
-from toolpost.stores.sql.database import SQLConnection
+from toolpost.stores.sql.database import SQLConnection, where
+from toolpost.stores.sql.event_filters import is_pattern, matches, run_conditions, run_values
+from toolpost.stores.sql.run_details import describe_stored_run
 from toolpost.stores.sql.verification import verify_log, verify_run
 from toolpost.stores.topics import EVENTS, run_topic
 
@@ -49,10 +49,9 @@ SELECT pg_snapshot_xmin(current)::text::bigint, pg_snapshot_xmax(current)::text:
     WHERE last_id >= (pg_snapshot_xmin(current)::text::bigint - (SELECT event_base FROM meta)) << 12
 ) FROM pg_current_snapshot() AS current
 """
-_NAMED = "SELECT nr FROM runs WHERE run_id = %(run_id)s"
 # The events of a tenant with few runs are found by these.
 _FEW = 1000
-_OF_TENANT = f"SELECT nr FROM runs WHERE tenant = %(tenant)s LIMIT {_FEW}"  # noqa: S608 - constants, here and below
+_OF_TENANT = f"SELECT nr FROM runs WHERE tenant = :tenant LIMIT {_FEW}"  # noqa: S608 - constants, here and below
 # The event before `before` may be within a segment.
 _OLDER = """
 AND last_id <= coalesce((SELECT min(last_id) FROM segments WHERE last_id >= %(before)s - 1), %(before)s)
@@ -68,19 +67,6 @@ open_calls > 0 AND (status = 'running' OR open_calls > (
 """
 _RUNNERS = f"SELECT DISTINCT owner FROM runs WHERE {_ORPHANED}"  # noqa: S608
 _ADOPT = f"UPDATE runs SET owner = %s WHERE owner = ANY(%s) AND {_ORPHANED} RETURNING {HEAD_COLUMNS}"  # noqa: S608
-_PROGRESS = int(EventCode.SUBAGENT_ACTION)
-_WILDCARD = re.compile(r"[*?\[]")
-_LIKE_WILDCARD, _ESCAPED = re.compile(r"[%_\\]"), r"\\\g<0>"
-_WITH_PREFIX = " AND tool_name >= %(prefix)s AND tool_name <= %(prefix)s || chr(1114111)"  # read from the index
-# The text is somewhere in the id, the tool or the user, in any case.
-_HAS_TEXT = " OR ".join(f"{column} ILIKE %(q)s" for column in ("run_id", "tool_name", '"user"'))
-_OF_NAMED = "run = (SELECT nr FROM runs WHERE run_id = %(run_id)s AND tenant = %(tenant)s)"
-# Codes below 450 are those of calls and questions.
-_DETAILS = f"SELECT call_id, correlation_id, events FROM segments WHERE {_OF_NAMED} AND codes ~ '4[0-4]' ORDER BY seq"  # noqa: S608
-_LAST_PROGRESS = f"""
-SELECT call_id, events FROM segments WHERE {_OF_NAMED} AND strpos(codes, '{_PROGRESS}') > 0 ORDER BY seq DESC LIMIT 1
-"""  # noqa: S608
-_PARENT = "SELECT run_id FROM runs WHERE run_id = %(parent)s AND tenant = %(tenant)s AND run_id <> %(run_id)s"
 _NEXT = f"""
 SELECT last_id, tenant, segments."user", segments.tool_name, events FROM segments JOIN runs ON runs.nr = segments.run
 WHERE last_id > :after AND last_id < {HORIZON} ORDER BY last_id LIMIT :limit
@@ -148,7 +134,7 @@ class PostgresEventLog:
                 for event in ordered
                 if event.id > after
                 and (before is None or event.id < before)
-                and _matches(event, only)
+                and matches(event, only)
                 and (calls is None or event.call_id in calls)
             )
             events = list(islice(found, max(0, limit)))
@@ -171,16 +157,16 @@ class PostgresEventLog:
     ) -> list[RunSummary]:
         await self._shared.writer.flush()
         only = only or RunFilter()
-        of_tenant = _where(tenant=tenant)
-        sql = f"{_RUNS}{_CALLED}{of_tenant}{_filter_runs(only)}"
+        of_tenant = where(tenant=tenant)
+        sql = f"{_RUNS}{_CALLED}{of_tenant}{_conditions(only)}"
         if before is not None:
-            sql += f" AND nr < (SELECT max(nr) FROM runs WHERE run_id = %(before)s{of_tenant})"  # noqa: S608
-        sql += " ORDER BY nr DESC" + (" LIMIT %(limit)s" if only.caller is None else "")
-        values = {**_run_values(only), "tenant": tenant, "before": before, "limit": max(0, limit)}
+            sql += f" AND nr < (SELECT max(nr) FROM runs WHERE run_id = :before{of_tenant})"  # noqa: S608
+        sql += " ORDER BY nr DESC" + (" LIMIT :limit" if only.caller is None else "")
+        values = {**_values(only), "tenant": tenant, "before": before, "limit": max(0, limit)}
 
         def work(db: Connection) -> list[RunSummary]:
             called = None if only.caller is None else {nr for nr, _ in _calls_by(db, only.caller)}
-            heads = (RunHead(*row) for row in db.execute(constant(sql), values))
+            heads = (RunHead(*row) for row in PostgresStatements(db).execute(sql, values))
             wanted = (head for head in heads if called is None or head.nr in called)
             return [head.summary() for head in islice(wanted, max(0, limit))]
 
@@ -189,15 +175,16 @@ class PostgresEventLog:
     async def count_runs(self, *, tenant: str | None = None, only: RunFilter | None = None) -> int:
         await self._shared.writer.flush()
         only = only or RunFilter()
-        sql = f"SELECT nr FROM runs WHERE TRUE{_CALLED}{_where(tenant=tenant)}{_filter_runs(only)}"  # noqa: S608
-        values = {**_run_values(only), "tenant": tenant}
+        sql = f"SELECT nr FROM runs WHERE TRUE{_CALLED}{where(tenant=tenant)}{_conditions(only)}"  # noqa: S608
+        values = {**_values(only), "tenant": tenant}
 
         def work(db: Connection) -> int:
+            statements = PostgresStatements(db)
             if only.caller is None:
-                ((count,),) = db.execute(constant(f"SELECT count(*) FROM ({sql}) AS found"), values).fetchall()  # noqa: S608
+                ((count,),) = statements.execute(f"SELECT count(*) FROM ({sql}) AS found", values).fetchall()  # noqa: S608
                 return int(count)
-            called = {nr for nr, _ in _calls_by(db, only.caller)}
-            return sum(nr in called for (nr,) in db.execute(constant(sql), values))
+            called = {nr for nr, _ in calls_by(statements, only.caller)}
+            return sum(nr in called for (nr,) in statements.execute(sql, values))
 
         return await self._shared.reader.query(work)
 
@@ -205,15 +192,15 @@ class PostgresEventLog:
         await self._shared.writer.flush()
 
         def work(db: Connection) -> list[RunDetails]:
-            return [_describe(db, run) for run in runs]
+            return [describe_stored_run(PostgresStatements(db), run) for run in runs]
 
         return await self._shared.reader.query(work)
 
     async def run(self, run_id: str, *, tenant: str | None = None) -> RunSummary | None:
         await self._shared.writer.flush()
-        sql = constant(f"{_RUNS}{_where(tenant=tenant, run_id=run_id)} ORDER BY nr LIMIT 1")
+        sql = f"{_RUNS}{where(tenant=tenant, run_id=run_id)} ORDER BY nr LIMIT 1"
         values = {"tenant": tenant, "run_id": run_id}
-        row = await self._shared.reader.query(lambda db: db.execute(sql, values).fetchone())
+        row = await self._shared.reader.query(lambda db: PostgresStatements(db).execute(sql, values).fetchone())
         return RunHead(*row).summary() if row else None
 
     async def adopt_orphans(self) -> list[RunSummary]:
@@ -259,14 +246,14 @@ def read_next_segments(db: SQLConnection, after: int, limit: int) -> list[tuple[
 def _find(db: Connection, conditions: str, values: dict[str, Any], *, newest: bool) -> Iterator[tuple[Any, ...]]:
     """Yield the rows of segments in the order of their positions, a page at a time."""
     if values["run_id"] is not None:
-        sql = _NAMED + _where(tenant=values["tenant"])
-        runs: list[int] | None = [nr for (nr,) in db.execute(constant(sql), values)]
+        sql = f"SELECT nr FROM runs WHERE TRUE{where(run_id=values['run_id'], tenant=values['tenant'])}"  # noqa: S608
+        runs: list[int] | None = [nr for (nr,) in PostgresStatements(db).execute(sql, values)]
     else:
         _await_open(db)
         conditions += f" AND last_id < {HORIZON}"
         runs = None
         if values["tenant"] is not None:
-            of_tenant = [nr for (nr,) in db.execute(constant(_OF_TENANT), values)]
+            of_tenant = [nr for (nr,) in PostgresStatements(db).execute(_OF_TENANT, values)]
             runs = of_tenant if len(of_tenant) < _FEW else None
             conditions += " AND runs.tenant = %(tenant)s" if runs is None else ""
     # Without the zero, PostgreSQL may walk through the positions of all runs.
@@ -296,14 +283,8 @@ def _await_open(db: Connection) -> None:
         time.sleep(_FINAL_POLL_S)
 
 
-def _where(*, tenant: str | None = None, run_id: str | None = None) -> str:
-    return (" AND tenant = %(tenant)s" if tenant is not None else "") + (
-        " AND run_id = %(run_id)s" if run_id is not None else ""
-    )
-
-
 def _filter(only: EventFilter) -> str:
-    """Return the conditions of segments that may contain matching events; `_matches` checks each event."""
+    """Return the conditions of segments that may contain matching events; `matches` checks each event."""
     sql = " AND segments.tool_name ~ %(tool)s" if only.tool is not None else ""
     sql += " AND last_at >= %(since)s" if only.since is not None else ""
     sql += " AND first_at <= %(until)s" if only.until is not None else ""
@@ -328,45 +309,15 @@ def _glob_to_regex(pattern: str) -> str:
     return f"^(?:{''.join(parts)})$"
 
 
-def _matches(event: StoredEvent, only: EventFilter) -> bool:
-    return (
-        (not only.codes or event.code in only.codes)
-        and (only.since is None or event.at >= only.since)
-        and (only.until is None or event.at <= only.until)
-    )
+def _conditions(only: RunFilter) -> str:
+    return run_conditions(only, like_tool="~ :tool", has_text="{} ILIKE :q")
 
 
-def _filter_runs(only: RunFilter) -> str:
-    sql = ""
-    if only.tool is not None:
-        is_pattern = _WILDCARD.search(only.tool) is not None
-        sql += f"{_WITH_PREFIX} AND tool_name ~ %(tool)s" if is_pattern else " AND tool_name = %(tool)s"
-    sql += ' AND "user" = %(user)s' if only.user is not None else ""
-    sql += " AND started_at >= %(since)s" if only.since is not None else ""
-    sql += " AND started_at <= %(until)s" if only.until is not None else ""
-    sql += " AND tool_name >= %(source)s || '.' AND tool_name < %(source)s || '/'" if only.source is not None else ""
-    sql += f" AND ({_HAS_TEXT})" if only.q is not None else ""
-    return sql + (" AND status = %(status)s" if only.status is not None else "")
-
-
-def _run_values(only: RunFilter) -> dict[str, Any]:
-    values = {name: getattr(only, name) for name in ("tool", "user", "since", "until", "status")}
-    prefix = "" if only.tool is None else _WILDCARD.split(only.tool)[0]
-    if only.tool is not None and _WILDCARD.search(only.tool):
+def _values(only: RunFilter) -> dict[str, Any]:
+    values = run_values(only)
+    if only.tool is not None and is_pattern(only.tool):
         values["tool"] = _glob_to_regex(only.tool)
-    text = None if only.q is None else f"%{_LIKE_WILDCARD.sub(_ESCAPED, only.q)}%"
-    return {**values, "prefix": prefix, "source": only.source, "q": text}
-
-
-def _describe(db: Connection, run: RunSummary) -> RunDetails:
-    values = {"run_id": run.run_id, "tenant": run.tenant}
-    segments = db.execute(_DETAILS, values).fetchall()
-    events = [entry for call_id, _, text in segments for entry in read_facts(call_id, text)]
-    if run.status not in FINISHED:
-        reports = db.execute(constant(_LAST_PROGRESS), values)
-        events += [one for call_id, text in reports for one in read_facts(call_id, text) if one.code == _PROGRESS]
-    parent = db.execute(_PARENT, {**values, "parent": segments[0][1]}).fetchone() if segments else None
-    return describe_run(run, events, parent_run=None if parent is None else parent[0])
+    return values
 
 
 def _calls_by(db: Connection, caller: str) -> Iterator[tuple[int, str]]:

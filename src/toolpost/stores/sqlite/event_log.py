@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -22,10 +21,11 @@ from toolpost.contracts.events import (
 from toolpost.contracts.storage import OnProgress, WriteHealth
 from toolpost.stores.chain import Segment
 from toolpost.stores.ledger import Ledger
-from toolpost.stores.run_details import describe_run, read_facts
-from toolpost.stores.run_heads import FINISHED, RunHead, find_open_calls
+from toolpost.stores.run_heads import RunHead, find_open_calls
 from toolpost.stores.sql.caller_calls import calls_by
-from toolpost.stores.sql.database import SQLConnection
+from toolpost.stores.sql.database import SQLConnection, where
+from toolpost.stores.sql.event_filters import matches, run_conditions, run_values
+from toolpost.stores.sql.run_details import describe_stored_run
 from toolpost.stores.sql.verification import verify_log, verify_run
 from toolpost.stores.sqlite.context import SQLiteContext
 from toolpost.stores.sqlite.event_appender import HEAD_COLUMNS, load_ledger
@@ -72,23 +72,8 @@ SELECT last_id, tenant, segments.user, segments.tool_name, CASE WHEN codes GLOB 
 FROM segments JOIN runs ON runs.nr = segments.run
 WHERE last_id > :after ORDER BY last_id LIMIT :limit
 """
-_PROGRESS = int(EventCode.SUBAGENT_ACTION)
-_WILDCARD = re.compile(r"[*?\[]")
-_LIKE_WILDCARD, _ESCAPED = re.compile(r"[%_\\]"), r"\\\g<0>"
-_WITH_PREFIX = " AND tool_name >= :prefix AND tool_name <= :prefix || char(0x10ffff)"  # read from the index
-# The text is somewhere in the id, the tool or the user, in any case. LIKE copies nothing: it takes a third of the time
-# of instr and lower.
-_HAS_TEXT = " OR ".join(f"{column} LIKE :q ESCAPE '\\'" for column in ("run_id", "tool_name", "user"))
-_NOT_COMPLETED = " AND status <> 'completed'"  # the condition of the index
-_OF_NAMED = "run = (SELECT nr FROM runs WHERE run_id = :run_id AND tenant = :tenant)"
-# Codes below 450 are those of calls and questions.
-_DETAILS = (
-    f"SELECT call_id, correlation_id, events FROM segments WHERE {_OF_NAMED} AND codes GLOB '*4[0-4]*' ORDER BY seq"  # noqa: S608
-)
-_LAST_PROGRESS = f"""
-SELECT call_id, events FROM segments WHERE {_OF_NAMED} AND instr(codes, '{_PROGRESS}') ORDER BY seq DESC LIMIT 1
-"""  # noqa: S608
-_PARENT = "SELECT run_id FROM runs WHERE run_id = :parent AND tenant = :tenant AND run_id <> :run_id"
+# LIKE copies nothing: it takes a third of the time of instr and lower.
+_HAS_TEXT = "{} LIKE :q ESCAPE '\\'"
 
 
 class SQLiteEventLog:
@@ -157,7 +142,7 @@ class SQLiteEventLog:
                 for event in ordered
                 if event.id > after
                 and (before is None or event.id < before)
-                and _matches(event, only)
+                and matches(event, only)
                 and (calls is None or event.call_id in calls)
             )
             events = list(islice(found, max(0, limit)))
@@ -180,13 +165,13 @@ class SQLiteEventLog:
     ) -> list[RunSummary]:
         await self._shared.writer.flush()
         only = only or RunFilter()
-        found = f"SELECT nr FROM runs WHERE TRUE{_CALLED}{_where(tenant=tenant)}{_filter_runs(only)}"  # noqa: S608
+        found = f"SELECT nr FROM runs WHERE TRUE{_CALLED}{where(tenant=tenant)}{_conditions(only)}"  # noqa: S608
         found += (_BEFORE if before is not None else "") + " ORDER BY nr DESC"
         if only.caller is None:
             found += " LIMIT :limit"
         # Sorting the numbers alone takes a tenth of the time of sorting the rows.
         sql = f"SELECT {HEAD_COLUMNS} FROM runs WHERE nr IN ({found}) ORDER BY nr DESC"  # noqa: S608
-        values = {**_run_values(only), "tenant": tenant, "before": before, "limit": max(0, limit)}
+        values = {**run_values(only), "tenant": tenant, "before": before, "limit": max(0, limit)}
 
         def work(db: sqlite3.Connection) -> list[RunSummary]:
             called = None if only.caller is None else {nr for nr, _ in _calls_by(db, only.caller)}
@@ -199,8 +184,8 @@ class SQLiteEventLog:
     async def count_runs(self, *, tenant: str | None = None, only: RunFilter | None = None) -> int:
         await self._shared.writer.flush()
         only = only or RunFilter()
-        sql = f"SELECT nr FROM runs WHERE TRUE{_CALLED}{_where(tenant=tenant)}{_filter_runs(only)}"  # noqa: S608
-        values = {**_run_values(only), "tenant": tenant}
+        sql = f"SELECT nr FROM runs WHERE TRUE{_CALLED}{where(tenant=tenant)}{_conditions(only)}"  # noqa: S608
+        values = {**run_values(only), "tenant": tenant}
 
         def work(db: sqlite3.Connection) -> int:
             if only.caller is None:
@@ -215,13 +200,13 @@ class SQLiteEventLog:
         await self._shared.writer.flush()
 
         def work(db: sqlite3.Connection) -> list[RunDetails]:
-            return [_describe(db, run) for run in runs]
+            return [describe_stored_run(SQLiteStatements(db), run) for run in runs]
 
         return await self._shared.reader.query(work)
 
     async def run(self, run_id: str, *, tenant: str | None = None) -> RunSummary | None:
         await self._shared.writer.flush()
-        sql = _RUNS + _where(tenant=tenant, run_id=run_id) + " ORDER BY nr"
+        sql = _RUNS + where(tenant=tenant, run_id=run_id) + " ORDER BY nr"
         row = await self._shared.reader.query(
             lambda db: db.execute(sql, {"tenant": tenant, "run_id": run_id}).fetchone()
         )
@@ -267,14 +252,8 @@ def read_next_segments(db: SQLConnection, after: int, limit: int) -> list[tuple[
     return db.execute(_NEXT, {"after": after, "limit": limit}).fetchall()
 
 
-def _where(*, tenant: str | None = None, run_id: str | None = None) -> str:
-    return (" AND tenant = :tenant" if tenant is not None else "") + (
-        " AND run_id = :run_id" if run_id is not None else ""
-    )
-
-
 def _filter(only: EventFilter) -> str:
-    """Return the conditions of segments that may contain matching events; `_matches` checks each event."""
+    """Return the conditions of segments that may contain matching events; `matches` checks each event."""
     sql = " AND segments.tool_name GLOB :tool" if only.tool is not None else ""
     sql += " AND last_at >= :since" if only.since is not None else ""
     sql += " AND first_at <= :until" if only.until is not None else ""
@@ -291,46 +270,9 @@ def _fetch(db: sqlite3.Connection, sql: str, values: Mapping[str, Any], order: s
         yield from db.execute(_THESE + order, (json.dumps(ids),)).fetchall()
 
 
-def _matches(event: StoredEvent, only: EventFilter) -> bool:
-    return (
-        (not only.codes or event.code in only.codes)
-        and (only.since is None or event.at >= only.since)
-        and (only.until is None or event.at <= only.until)
-    )
-
-
-def _filter_runs(only: RunFilter) -> str:
-    sql = ""
-    if only.tool is not None:
-        is_pattern = _WILDCARD.search(only.tool) is not None
-        sql += f"{_WITH_PREFIX} AND tool_name GLOB :tool" if is_pattern else " AND tool_name = :tool"
-    sql += " AND user = :user" if only.user is not None else ""
-    sql += " AND started_at >= :since" if only.since is not None else ""
-    sql += " AND started_at <= :until" if only.until is not None else ""
-    sql += " AND tool_name >= :source || '.' AND tool_name < :source || '/'" if only.source is not None else ""
-    sql += f" AND ({_HAS_TEXT})" if only.q is not None else ""
-    if only.status is not None and only.status != "completed":
-        sql += _NOT_COMPLETED
-    return sql + (" AND status = :status" if only.status is not None else "")
-
-
-def _run_values(only: RunFilter) -> dict[str, Any]:
-    values = {name: getattr(only, name) for name in ("tool", "user", "since", "until", "status")}
-    prefix = "" if only.tool is None else _WILDCARD.split(only.tool)[0]
-    text = None if only.q is None else f"%{_LIKE_WILDCARD.sub(_ESCAPED, only.q)}%"
-    return {**values, "prefix": prefix, "source": only.source, "q": text}
-
-
-def _describe(db: sqlite3.Connection, run: RunSummary) -> RunDetails:
-    values = {"run_id": run.run_id, "tenant": run.tenant}
-    segments = db.execute(_DETAILS, values).fetchall()
-    events = [entry for call_id, _, text in segments for entry in read_facts(call_id, text)]
-    if run.status not in FINISHED:
-        reports = db.execute(_LAST_PROGRESS, values)
-        events += [one for call_id, text in reports for one in read_facts(call_id, text) if one.code == _PROGRESS]
-    parent = db.execute(_PARENT, {**values, "parent": segments[0][1]}).fetchone() if segments else None
-    return describe_run(run, events, parent_run=None if parent is None else parent[0])
-
-
 def _calls_by(db: sqlite3.Connection, caller: str) -> Iterator[tuple[int, str]]:
     return calls_by(SQLiteStatements(db), caller)
+
+
+def _conditions(only: RunFilter) -> str:
+    return run_conditions(only, like_tool="GLOB :tool", has_text=_HAS_TEXT)
