@@ -90,7 +90,7 @@ def test_a_function_becomes_a_closed_object_schema_with_its_required_parameters(
     }
     assert schema.output_schema == {"type": "number"}
     assert schema.description == "Add two numbers."
-    assert (schema.render, schema.context_parameter, schema.single_model) == (None, None, None)
+    assert (schema.render, schema.context_parameter) == (None, None)
 
 
 def test_plain_scalars_are_described_as_pydantic_would() -> None:
@@ -538,7 +538,7 @@ def test_a_single_model_named_args_is_the_input_itself() -> None:
         "limit": {"type": "integer", "default": 3},
     }
     assert schema.input_schema["additionalProperties"] is False
-    assert (schema.single_model, schema.context_parameter) == ("args", "ctx")
+    assert schema.context_parameter == "ctx"
     assert schema.convert is not None
     assert schema.convert({"text": "x"}) == {"args": SummarizeArgs(text="x")}
 

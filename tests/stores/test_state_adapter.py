@@ -114,7 +114,6 @@ async def test_a_store_that_fails_or_is_slow_loses_events_and_disturbs_nobody(
 @pytest.mark.req("STATE-02", "STATE-10", "OAUTH-28")
 async def test_a_pause_is_resumed_once_in_any_process(theirs: DatabaseState) -> None:
     token = await PlannerPauses(theirs).keep({"step": 1, "tool_context": {"user_id": "ann", "api_key": "canary"}})
-    assert PlannerPauses(theirs).durable
     assert await PlannerPauses(theirs).take(token) == {"step": 1, "tool_context": {"user_id": "ann"}}
     for unknown in (token, "unknown", ""):
         with pytest.raises(KeyError):
@@ -149,7 +148,6 @@ async def test_what_a_store_has_nothing_for_is_missing_and_what_is_too_old_too()
 async def test_a_store_without_the_optional_part_keeps_pauses_for_the_process_only() -> None:
     pauses = PlannerPauses(EventsOnly())
     token = await pauses.keep({"step": 1})
-    assert not pauses.durable
     with pytest.raises(KeyError):
         await PlannerPauses(EventsOnly()).take(token)
     assert await pauses.take(token) == {"step": 1}

@@ -60,14 +60,13 @@ class FunctionSchema(Struct, frozen=True, kw_only=True):
     """The schemas of a function, and the functions that convert for it.
 
     `convert` turns JSON arguments into keyword arguments and `render` a result into JSON; each is None if no
-    conversion is needed. `single_model` is the name of a parameter that takes all arguments as a model.
+    conversion is needed.
     """
 
     input_schema: JsonSchema
     output_schema: JsonSchema | None
     description: str
     context_parameter: str | None
-    single_model: str | None
     convert: Convert | None
     render: Callable[[Any], Any] | None
 
@@ -84,7 +83,6 @@ def function_schema(fn: Callable[..., Any]) -> FunctionSchema:
         output_schema=output.schema,
         description=description,
         context_parameter=parameters.context,
-        single_model=inputs.single,
         convert=inputs.convert,
         render=output.render,
     )
@@ -101,7 +99,6 @@ def _documentation(docstring: str) -> tuple[str, Mapping[str, str]]:
 class _Input(NamedTuple):
     schema: JsonSchema
     convert: Convert | None
-    single: str | None = None
 
 
 class _Output(NamedTuple):
@@ -122,7 +119,7 @@ def _single_model_input(fn: Callable[..., Any], parameters: Parameters) -> _Inpu
     if "extra" not in model.model_config:
         # A misspelled argument is rejected, not ignored; a model that accepts more sets `extra`.
         schema = {**schema, "additionalProperties": False}
-    return _Input(schema, build_converter(adapter, schema, single=name), name)
+    return _Input(schema, build_converter(adapter, schema, single=name))
 
 
 def _input(fn: Callable[..., Any], parameters: Parameters) -> _Input:

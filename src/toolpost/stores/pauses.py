@@ -65,7 +65,6 @@ class PlannerPauses:
         lease_s: float = 300.0,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.durable = isinstance(store, _KeepsPauses)
         self._store: PlannerStateStore = store if isinstance(store, _KeepsPauses) else _MemoryPauses()
         self._ttl_s = ttl_s
         self._lease_s = lease_s
