@@ -51,10 +51,10 @@ _MANY_OPTIONS = 250  # of one enum, from which `longest_options` applies
 class ProviderDialect(NamedTuple):
     """The rules of one provider.
 
-    `keywords` are those that schemas may have; None allows all. If `inlines`, references are not allowed; if `closed`,
-    every object declares its properties, and if `requires_all`, it requires them. Without `untyped`, every schema has a
-    type or alternatives. With `text_enums`, options are strings. With `array_items`, arrays have a schema of their
-    items. With `distinct_objects`, alternatives that are objects differ in their first property. `formats` are by type.
+    `keywords` are those that schemas may have, and then every schema has a type or alternatives; None allows all. If
+    `inlines`, references are not allowed; if `closed`, every object declares its properties, and if `requires_all`, it
+    requires them. With `text_enums`, options are strings. With `array_items`, arrays have a schema of their items. With
+    `distinct_objects`, alternatives that are objects differ in their first property. `formats` are by type.
     `most_characters` is for the names and options of a schema, `longest_options` for those of one large enum.
     """
 
@@ -65,7 +65,6 @@ class ProviderDialect(NamedTuple):
     inlines: bool = False
     closed: bool = False
     requires_all: bool = False
-    untyped: bool = True
     text_enums: bool = False
     array_items: bool = False
     distinct_objects: bool = False
@@ -104,7 +103,6 @@ DIALECTS: Mapping[Provider, ProviderDialect] = {
             inlines=True,
             closed=True,
             requires_all=True,
-            untyped=False,
             array_items=True,
             distinct_objects=True,
             longest_description=1024,
@@ -122,7 +120,6 @@ DIALECTS: Mapping[Provider, ProviderDialect] = {
             property_name=_IDENTIFIER,
             inlines=True,
             closed=True,
-            untyped=False,
             text_enums=True,
             array_items=True,
         ),
