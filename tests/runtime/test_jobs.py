@@ -4,13 +4,14 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from toolpost import Settings, Toolbox, tool
+from toolpost import Settings, Toolbox, ToolContext, tool
 from toolpost.contracts.callers import KEY_ID
 from toolpost.contracts.errors import StoreError, ToolCancelledError, ToolRateLimitError
 from toolpost.contracts.jobs import Job
@@ -61,7 +62,21 @@ class Bench:
             await self.may_end.wait()
             return name
 
-        return [note, hold, drop, push]
+        @tool(side_effects="external", destructive=False)
+        async def assistant(name: str, ctx: ToolContext) -> str:
+            """Ask a model, make the call that it requests, and ask it again."""
+
+            async def ask(reply: str) -> str:
+                self.calls.append(f"reply: {reply}")
+                return reply
+
+            wanted = await ctx.once("reply 1", partial(ask, "drop it"), repeatable=True)
+            outcome = await ctx.call("drop", {"name": wanted})
+            if isinstance(outcome, Paused):
+                ctx.wait_for(outcome)
+            return await ctx.once("reply 2", partial(ask, "done"), repeatable=True)
+
+        return [note, hold, drop, push, assistant]
 
 
 def job(run_id: str, tool_name: str = "note", *, who: Principal = ANN, **arguments: Any) -> Job:
@@ -138,6 +153,22 @@ async def test_a_pause_ends_the_job_and_the_answer_stores_its_continuation(folde
     assert continued is not None
     assert (begun.id, continued.id, continued.kind) == ("run:run_1:0", "run:run_1:1", "answer")
     assert bench.calls == ["run_1"]
+
+
+@pytest.mark.req("SCALE-08")
+async def test_an_agent_run_ends_at_a_pause_and_continues_in_another_process(tmp_path: Path) -> None:
+    bench = Bench()
+    async with working(bench, tmp_path) as box:
+        await box.engine.enqueue(job("run_1", "assistant"))
+        paused = await outcome_of(box, "run_1")
+        assert isinstance(paused, Paused)
+        before = list(bench.calls)
+    async with working(bench, tmp_path) as box:
+        approved = await box.approve(paused.pending_id, by="acme:boss")
+
+    assert isinstance(approved, Completed)
+    assert before == ["reply: drop it"]
+    assert bench.calls == ["reply: drop it", "drop it", "reply: done"]
 
 
 @pytest.mark.req("SCALE-02")

@@ -24,6 +24,36 @@ from toolpost.toolbox.box import Toolbox
 
 pytestmark = [pytest.mark.programs, pytest.mark.slow, pytest.mark.waits]
 LATE_S = 90
+# An agent whose model notes each reply that it writes; one of them takes until a file exists.
+AGENT = '''
+from functools import partial
+from pathlib import Path
+from toolpost import Paused, ToolContext, model_text
+
+async def ask(request, messages):
+    number = sum(one["role"] == "assistant" for one in messages)
+    note(f"{request}-reply-{number}")
+    if number == 2:
+        while request == "hang" and not Path(__file__).with_name("released").exists():
+            await asyncio.sleep(0.05)
+        return {"role": "assistant", "content": f"done: {messages[-1]['content']}"}
+    function = {"name": "local.drop" if number and request != "hang" else "local.fetch"}
+    return {"role": "assistant", "calls": [{**function, "arguments": {"name": f"{request}-{function['name']}"}}]}
+
+@tool(side_effects="external", destructive=False, timeout_s=600)
+async def assistant(name: str, ctx: ToolContext) -> str:
+    """Answer a request with tools."""
+    messages = [{"role": "user", "content": name}]
+    while True:
+        turn = len(messages)
+        messages.append(reply := await ctx.once(f"reply {turn}", partial(ask, name, messages), repeatable=True))
+        if not (calls := reply.get("calls")):
+            return reply["content"]
+        outcomes = [await ctx.call(one["name"], one["arguments"], key=str(turn)) for one in calls]
+        if waiting := [one for one in outcomes if isinstance(one, Paused)]:
+            ctx.wait_for(*waiting)
+        messages += [{"role": "tool", "content": model_text(one)} for one in outcomes]
+'''
 COLUMNS = "name, queue_name, queue_partition_key, application_name, priority, created_at"
 
 
@@ -184,6 +214,39 @@ async def test_an_answer_is_carried_out_by_a_worker(deployment: Deployment) -> N
     assert continued.id == "run:table:1"
     assert deployment.effects() == {"table": 1}
     assert deployment.worker_of()["table"] != os.getpid()
+
+
+@pytest.mark.req("SCALE-08")
+async def test_an_agent_run_continues_on_another_worker_and_repeats_no_reply_of_its_model(
+    deployment: Deployment,
+) -> None:
+    with (deployment.folder / "tools.py").open("a") as tools:
+        tools.write(AGENT)
+    async with deployment.client() as box:
+        with deployment.worker() as first:
+            await box.engine.enqueue(job("ask", "local.assistant"))
+            [paused] = await ends(box, "ask")
+            await box.engine.enqueue(job("hang", "local.assistant"))
+            while not deployment.effects()["hang-reply-2"]:
+                await asyncio.sleep(0.05)
+            before = deployment.worker_of()
+            first.kill()
+        (deployment.folder / "released").touch()
+        with deployment.worker():
+            assert isinstance(paused, Paused)
+            approved = await box.approve(paused.pending_id, by="acme:boss")
+            [interrupted] = await ends(box, "hang")
+            assert isinstance(interrupted, Paused)
+            continued = await box.answer(interrupted.pending_id, by="acme:boss", decision="rerun")
+    effects, after = deployment.effects(), deployment.worker_of()
+
+    assert isinstance(approved, Completed)
+    assert approved.content == "done: ask-local.drop"
+    assert [effects[f"ask-reply-{number}"] for number in range(3)] == [1, 1, 1]
+    # Only the reply that was being written when the worker was killed is requested again.
+    assert isinstance(continued, Completed)
+    assert [effects[f"hang-reply-{number}"] for number in range(3)] == [1, 1, 2]
+    assert after["ask-reply-2"] == after["hang-reply-2"] != before["ask-reply-0"]
 
 
 @pytest.mark.req("SCALE-06")
