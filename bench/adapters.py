@@ -15,6 +15,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from fastmcp import Client, FastMCP
 from langchain_core.messages import AIMessage
 from langchain_core.tools import StructuredTool
 from langgraph.graph import START, MessagesState, StateGraph
@@ -32,7 +33,7 @@ from bench.openapi_conversion import BASE_URL
 from tests.parts import ROOT, python_of_framework, python_of_openai_agents
 from tests.specs import no_network, octokit, real_documents
 from toolpost import Settings, Toolbox, tool
-from toolpost.adapters import langchain
+from toolpost.adapters import fastmcp, langchain
 from toolpost.adapters.pydantic_ai import toolset
 from toolpost.cli.output import Output
 from toolpost.cli.stdout_guard import guard_stdout
@@ -77,7 +78,7 @@ async def _add(a: int, b: int) -> int:
 
 
 def measure_calls(tick: Tick, *, rounds: int = ROUNDS, elsewhere: Sequence[str] = ()) -> Figure:
-    """Run a step of an agent with the framework's own tool and with ours in turn, and compare the medians.
+    """Run a step of an agent, or a request, with the framework's own tool and with ours in turn; compare the medians.
 
     `elsewhere` are frameworks with environments of their own.
     """
@@ -94,7 +95,7 @@ def measure_calls(tick: Tick, *, rounds: int = ROUNDS, elsewhere: Sequence[str] 
             Target(str(row["name"]), float(row["ratio"]), "at most", CALL_LIMIT, "of own step and box.call")
             for row in rows
         ],
-        notes=("CPU time of the event loop: medians of rounds that take turns. The store is in memory.",),
+        notes=("CPU time: medians of rounds that take turns. The store is in memory.",),
     )
 
 
@@ -105,6 +106,7 @@ async def _call_rows(tick: Tick, rounds: int) -> list[Row]:
         frameworks: dict[str, tuple[Step, Step]] = {
             "LangGraph": (_graph(own), _graph(ours[0])),
             "Pydantic AI": (_agent(FunctionToolset([_named()])), _agent(toolset(box))),
+            "FastMCP": (_request(_server()), _request(FastMCP[None]("ours", providers=[fastmcp.provider(box)]))),
         }
         rows: list[Row] = []
         for name, (own_step, our_step) in frameworks.items():
@@ -178,6 +180,20 @@ def _agent(tools: Any) -> Step:
     return step
 
 
+def _server() -> FastMCP[None]:
+    server = FastMCP[None]("own")
+    server.tool(_add, name="add")
+    return server
+
+
+def _request(server: FastMCP[None]) -> Step:
+    async def step() -> None:
+        async with Client(server) as client:
+            assert not (await client.call_tool("add", {"a": 1, "b": 2})).is_error
+
+    return step
+
+
 def listed_tools(folder: Path | None) -> list[ToolDefinition]:
     """The tools of all documents of a folder, as models see them; by default of those that tests read."""
     paths = [one.values[0] for one in real_documents() if one.values[0] is not None] + [octokit()]
@@ -205,7 +221,7 @@ def measure_providers(tick: Tick, *, folder: Path | None = None) -> Figure:
         columns=PROVIDER_COLUMNS,
         rows=rows,
         targets=[target for row in rows for target in _provider_targets(row)],
-        notes=(f"CPU of {len(tools):,} tools of OpenAPI documents, scaled to 5,000.",),
+        notes=(f"CPU of {len(tools):,} tools of OpenAPI documents without garbage collection, scaled to 5,000.",),
     )
 
 
@@ -249,7 +265,7 @@ def parts(*, quick: bool = False, folder: Path | None = None) -> list[Part]:
     return [
         Part(
             "adapter calls",
-            2 + len(elsewhere),
+            3 + len(elsewhere),
             lambda tick: measure_calls(tick, rounds=QUICK_ROUNDS if quick else ROUNDS, elsewhere=elsewhere),
         ),
         Part("model providers", len(DIALECTS), lambda tick: measure_providers(tick, folder=folder)),

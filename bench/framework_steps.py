@@ -35,16 +35,26 @@ async def own_add(a: int, b: int) -> int:
     return a + b
 
 
+def _add(a: int, b: int) -> int:
+    """Add two numbers.
+
+    Args:
+        a: One number.
+        b: The other.
+    """
+    return a + b
+
+
 async def in_turn(steps: dict[str, Step], rounds: int) -> dict[str, float]:
     """The median CPU time of each step, in microseconds."""
     took: dict[str, list[float]] = {name: [] for name in steps}
     with undisturbed():
         for _ in range(rounds + 1):  # the first warms up
             for name, step in steps.items():
-                began = time.thread_time()
+                began = time.process_time()
                 for _ in range(CALLS):
                     await step()
-                took[name].append(1e6 * (time.thread_time() - began) / CALLS)
+                took[name].append(1e6 * (time.process_time() - began) / CALLS)
     return {name: median(times[1:]) for name, times in took.items()}
 
 
@@ -202,6 +212,111 @@ async def google_adk(box: Toolbox) -> tuple[Step, Step]:
     return step([own_add]), step([toolset(box)])
 
 
+async def agent_framework(box: Toolbox) -> tuple[Step, Step]:
+    from agent_framework import Agent
+    from agent_framework import tool as own
+
+    from toolpost.adapters.agent_framework import provider
+
+    def step(**listed: Any) -> Step:
+        agent = Agent(scripted("agent_framework")(MADE), **listed)
+
+        async def run() -> None:
+            assert (await agent.run("go", session=agent.create_session())).text == "done"
+
+        return run
+
+    return step(tools=[own(own_add, name="add")]), step(context_providers=[provider(box)])
+
+
+async def llama_index(box: Toolbox) -> tuple[Step, Step]:
+    from llama_index.core.agent.workflow import FunctionAgent
+    from llama_index.core.memory import ChatMemoryBuffer
+    from llama_index.core.tools import FunctionTool
+
+    from toolpost.adapters.llama_index import tools
+
+    def step(listed: list[Any]) -> Step:
+        agent = FunctionAgent(tools=listed, llm=scripted("llama_index")(calls=MADE), streaming=False)
+
+        async def run() -> None:
+            assert str(await agent.run(user_msg="go", memory=ChatMemoryBuffer.from_defaults())) == "done"
+
+        return run
+
+    return step([FunctionTool.from_defaults(async_fn=own_add, name="add")]), step(list(await tools(box)))
+
+
+async def autogen(box: Toolbox) -> tuple[Step, Step]:
+    from autogen_agentchat.agents import AssistantAgent
+    from autogen_core import CancellationToken
+    from autogen_core.tools import FunctionTool
+
+    from toolpost.adapters.autogen import workbench
+
+    def step(**listed: Any) -> Step:
+        agent = AssistantAgent("tester", scripted("autogen")(MADE), reflect_on_tool_use=True, **listed)
+
+        async def run() -> None:
+            await agent.on_reset(CancellationToken())
+            assert (await agent.run(task="go")).messages[-1].to_text() == "done"
+
+        return run
+
+    return step(tools=[FunctionTool(own_add, "Add.", name="add")]), step(workbench=workbench(box))
+
+
+async def dspy(box: Toolbox) -> tuple[Step, Step]:
+    import dspy as framework
+
+    from toolpost.adapters.dspy import tools
+
+    def step(listed: list[Any]) -> Step:
+        react = framework.ReAct("question -> answer", tools=listed, max_iters=3)
+
+        async def run() -> None:
+            with framework.context(lm=import_module("tests.adapters.frameworks.trial_dspy").scripted(MADE[0])):
+                assert (await react.acall(question="go")).answer == "done"
+
+        return run
+
+    return step([framework.Tool(own_add, name="add")]), step(list(await tools(box)))
+
+
+async def crewai(box: Toolbox) -> tuple[Step, Step]:
+    model = scripted("crewai")  # which switches the telemetry off
+    from crewai import Agent
+    from crewai.tools import tool as own
+
+    from toolpost.adapters.crewai import tools
+
+    def step(listed: list[Any]) -> Step:
+        async def run() -> None:
+            llm = model(model="scripted", calls=MADE)
+            agent = Agent(role="tester", goal="test", backstory="none", llm=llm, tools=listed)
+            assert (await asyncio.to_thread(agent.kickoff, "go")).raw == "done"
+
+        return run
+
+    return step([own("add")(_add)]), step(list(await tools(box)))
+
+
+async def smolagents(box: Toolbox) -> tuple[Step, Step]:
+    from smolagents import LogLevel, ToolCallingAgent
+    from smolagents import tool as own
+
+    from toolpost.adapters.smolagents import tools
+
+    def step(listed: list[Any]) -> Step:
+        async def run() -> None:
+            agent = ToolCallingAgent(listed, scripted("smolagents")(MADE), verbosity_level=LogLevel.OFF)
+            assert str(await asyncio.to_thread(agent.run, "go")) == "done"
+
+        return run
+
+    return step([own(_add)]), step(list(await tools(box)))
+
+
 STEPS: dict[str, tuple[str, Callable[[Toolbox], Awaitable[tuple[Step, Step]]]]] = {
     "openai_agents": ("OpenAI Agents", openai_agents),
     "google_adk": ("Google ADK", google_adk),
@@ -210,6 +325,12 @@ STEPS: dict[str, tuple[str, Callable[[Toolbox], Awaitable[tuple[Step, Step]]]]] 
     "haystack": ("Haystack", haystack),
     "semantic_kernel": ("Semantic Kernel", semantic_kernel),
     "penguiflow": ("Penguiflow", penguiflow),
+    "agent_framework": ("agent-framework", agent_framework),
+    "llama_index": ("LlamaIndex", llama_index),
+    "autogen": ("AutoGen", autogen),
+    "dspy": ("DSPy", dspy),
+    "crewai": ("CrewAI", crewai),
+    "smolagents": ("smolagents", smolagents),
 }
 
 

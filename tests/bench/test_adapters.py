@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 def test_steps_with_own_tools_and_with_the_adapters_are_measured_side_by_side() -> None:
     figure = measure_calls(lambda _text: None, rounds=1)
 
-    assert [row["name"] for row in figure.rows] == ["LangGraph", "Pydantic AI"]
+    assert [row["name"] for row in figure.rows] == ["LangGraph", "Pydantic AI", "FastMCP"]
     assert all(row["ratio"] > 0 for row in figure.rows)
 
 
