@@ -81,6 +81,16 @@ ASKED = [
         },
     ),
     Asked(
+        "bedrock",
+        "AWS_BEARER_TOKEN_BEDROCK",
+        "https://bedrock-runtime.us-east-1.amazonaws.com/model/amazon.nova-lite-v1:0/converse",
+        bearer,
+        lambda tools: {
+            "messages": [{"role": "user", "content": [{"text": "Reply with one word."}]}],
+            "toolConfig": {"tools": [tool.to_bedrock() for tool in tools]},
+        },
+    ),
+    Asked(
         "mistral",
         "MISTRAL_API_KEY",
         "https://api.mistral.ai/v1/chat/completions",

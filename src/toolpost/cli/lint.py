@@ -24,7 +24,7 @@ _Provider = Annotated[
     typer.Option(
         "--provider",
         metavar="NAME",
-        help="Show what this provider rejects: openai, openai-strict, anthropic, gemini, bedrock, mistral.",
+        help="Show what this provider rejects: openai, openai-strict, anthropic, gemini, bedrock, mistral, json.",
     ),
 ]
 _Source = Annotated[
