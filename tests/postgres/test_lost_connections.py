@@ -12,7 +12,9 @@ from tests.postgres.cut_link import Moment, linked
 from tests.postgres.server import PASSWORD, PostgreSQL
 from tests.postgres.stores import asking, end_connections, open_store
 from toolpost.auth.keys import FileCipher
-from toolpost.stores.postgres.database import Connection, is_lost, roll_back
+from toolpost.contracts.errors import StoreError
+from toolpost.stores.encryption import NoCipher
+from toolpost.stores.postgres.database import Connection, Database, is_lost, roll_back
 from toolpost.stores.postgres.store import open_database
 from toolpost.testing.stores.samples import call_ref, event, intent
 
@@ -55,6 +57,42 @@ def test_a_connection_that_cannot_end_its_transaction_is_lost(postgres_url: str,
             db.pgconn.enter_pipeline_mode()
         roll_back(db)
         assert is_lost(db) == (state == "in a pipeline")
+
+
+def test_a_server_that_stops_answering_is_noticed(postgres_url: str) -> None:
+    database = Database(postgres_url)
+    with database.connect("check") as db:
+        db.silence_s = 0.2
+        with pytest.raises(psycopg.OperationalError, match=r"did not answer within 0\.2 s") as silent, db.pipeline():
+            db.execute("SELECT pg_sleep(600)")
+
+        assert is_lost(db)
+    assert "the connection was lost; check the server" in str(database.explain(silent.value))
+
+
+async def test_a_store_closes_although_its_server_does_not_answer(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toolpost.stores.postgres.database._LAST_SILENCE_S", 0.2)
+    monkeypatch.setattr("toolpost.stores.postgres.transactions.RECONNECT_S", 0.0)
+    opened = open_database(postgres_url, cipher=NoCipher())
+    begun = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def never_end(db: Connection) -> None:
+        loop.call_soon_threadsafe(begun.set)
+        db.execute("SELECT pg_sleep(600)")
+
+    reading = asyncio.ensure_future(opened.shared.reader.query(never_end))
+    await begun.wait()
+    writing = asyncio.ensure_future(opened.shared.writer.submit(never_end))
+    await asyncio.sleep(0)  # it is in the queue
+    await opened.close()
+
+    with pytest.raises(StoreError, match="did not answer"):
+        await reading
+    with pytest.raises(StoreError, match="did not answer"):
+        await writing
 
 
 async def test_a_server_that_ends_all_connections_costs_nothing_and_doubles_nothing(

@@ -40,6 +40,7 @@ ALLOWED = {
     ("stores/pauses.py", "secrets.token_urlsafe"): "the same",
     ("stores/pauses.py", "time.time"): "the same",
     ("stores/postgres/checks.py", "time.time"): "a check of `toolpost doctor`",
+    ("stores/postgres/connections.py", "time.monotonic"): "the wait for a server that has stopped answering",
     ("stores/postgres/event_appender.py", "secrets.token_bytes"): "the key of a log, which decides nothing",
     ("stores/postgres/event_log.py", "time.monotonic"): "the wait for open transactions of the server",
     ("stores/postgres/event_log.py", "time.sleep"): "the same",

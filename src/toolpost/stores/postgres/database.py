@@ -16,11 +16,11 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import PipelineStatus, TransactionStatus
 
 from toolpost.contracts.errors import ConfigError, StoreError
+from toolpost.stores.postgres.connections import Row, WatchedConnection
 from toolpost.stores.transfer import refuse_other_versions
 
 T = TypeVar("T")
-Row: TypeAlias = tuple[Any, ...]
-Connection: TypeAlias = psycopg.Connection[Row]
+Connection: TypeAlias = WatchedConnection
 Cursor: TypeAlias = psycopg.Cursor[Row]
 Role: TypeAlias = Literal["writer", "reader", "listener", "limits", "check"]
 
@@ -47,7 +47,9 @@ _SESSION = {
     # A process that was stopped within a transaction keeps its locks no longer than this.
     "idle_in_transaction_session_timeout": "15s",
 }
-_STATEMENT_TIMEOUT = {"writer": "60s", "reader": "10min", "listener": "20s", "limits": "5s", "check": "20s"}
+_STATEMENT_TIMEOUT_S = {"writer": 60, "reader": 600, "listener": 20, "limits": 5, "check": 20}
+_SILENCE_S = 10  # longer than that: the server would have ended the statement
+_LAST_SILENCE_S = 15  # of any statement of a store that closes
 
 # By SQLSTATE, the longest prefix first.
 _ADVICE = {
@@ -85,18 +87,20 @@ class Database:
             raise ConfigError(message) from None
         self.place = _describe(self._parameters)
         self._connections = WeakSet[Connection]()
-        self._is_abandoned = False
+        self._is_abandoned = self._is_closing = False
 
     def connect(self, role: Role) -> Connection:
         """Open a connection whose transactions begin explicitly."""
         if self._is_abandoned:
             raise StoreError(f"database {self.place!r}: this process has ended")
         try:
-            db: Connection = psycopg.connect(**self._parameters, autocommit=True)
+            db = WatchedConnection.connect(**self._parameters, autocommit=True)
         except (psycopg.Error, UnicodeError) as error:
             raise self.explain(error) from error
         try:
-            settings = {**_SESSION, "statement_timeout": _STATEMENT_TIMEOUT[role]}
+            timeout_s = _STATEMENT_TIMEOUT_S[role]
+            db.silence_s = _LAST_SILENCE_S if self._is_closing else timeout_s + _SILENCE_S
+            settings = {**_SESSION, "statement_timeout": f"{timeout_s}s"}
             if role == "reader":
                 settings["default_transaction_read_only"] = "on"
             elif role == "limits":
@@ -108,6 +112,12 @@ class Database:
             raise self.explain(error) from error
         self._connections.add(db)
         return db
+
+    def hurry(self) -> None:
+        """Wait less long for a server that has stopped answering, because the store closes."""
+        self._is_closing = True
+        for db in list(self._connections):
+            db.silence_s = min(db.silence_s, _LAST_SILENCE_S)
 
     def abandon(self) -> None:
         """Roll back and close all connections, and open no others, as if the process had been killed."""
@@ -145,12 +155,12 @@ def describe_fault(error: BaseException | None) -> str:
     return advise(error).partition(";")[0]
 
 
-def is_lost(db: Connection) -> bool:
+def is_lost(db: psycopg.Connection[Row]) -> bool:
     """Return whether a connection has ended."""
     return db.closed or db.broken
 
 
-def roll_back(db: Connection) -> None:
+def roll_back(db: psycopg.Connection[Row]) -> None:
     """End a transaction, if the connection still has one; a connection that cannot end it is closed."""
     with suppress(psycopg.Error):
         # The statement alone would leave psycopg with names of statements that were never prepared.
@@ -238,6 +248,7 @@ def _advise_unconnected(message: str) -> str:
         "terminating connection": "57P",
         "server closed the connection": "08",
         "connection to server was lost": "08",
+        "the server did not answer": "08",
     }
     states = [state for text, state in known.items() if text in message]
     return _ADVICE[states[0]] if states else _UNREACHABLE

@@ -11,7 +11,8 @@ from typing import NamedTuple
 from toolpost.contracts.clock import SYSTEM_CLOCK, Clock
 from toolpost.contracts.store_status import OwnerStatus
 from toolpost.stores.ledger import Ledger
-from toolpost.stores.postgres.database import Connection, Row
+from toolpost.stores.postgres.connections import Row
+from toolpost.stores.postgres.database import Connection
 
 LEASE_S = 15.0
 RENEWALS = 3  # a lease

@@ -98,13 +98,14 @@ _IDS: dict[IdKind, str] = {
 class OpenDatabase(NamedTuple):
     """A database with its threads, before the parts of the store."""
 
+    database: Database
     shared: PostgresContext
     listener: Listener
     limits: PostgresLimits
-    abandon: Callable[[], None]
 
     async def close(self) -> None:
         """Write the queue and close the connections; StoreError reports the events that could not be written."""
+        self.database.hurry()
         self.listener.stop()
         try:
             await self.limits.close()
@@ -179,7 +180,7 @@ class PostgresStore:
 
     def abandon(self) -> None:
         """Close all connections and write nothing, as if the process had been killed; its lease expires."""
-        self._database.abandon()
+        self._database.database.abandon()
 
     async def close(self) -> None:
         """Write the queue and close the database; StoreError reports the events that could not be written."""
@@ -301,7 +302,8 @@ def open_database(
     listener = Listener(database, leases, changes, clock=clock)
     listener.start(threads)
     shared = PostgresContext(writer, reader, appender, rows, leases, changes, notifications, clock, leases.own.key)
-    return OpenDatabase(shared, listener, PostgresLimits(database, reader, leases, clock, threads), database.abandon)
+    limits = PostgresLimits(database, reader, leases, clock, threads)
+    return OpenDatabase(database, shared, listener, limits)
 
 
 async def _unknown() -> object:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from itertools import islice
@@ -215,6 +216,7 @@ def _connected(database: Database) -> Generator[Connection]:
     try:
         with closing(database.connect("check")) as db:
             db.execute(_PATIENT)
+            db.silence_s = math.inf
             yield db
     except FAULTS as error:
         raise database.explain(error) from error
