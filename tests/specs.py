@@ -17,7 +17,6 @@ from toolpost.sources.openapi.requests import RequestBuilder
 from toolpost.sources.requests import PlannedRequest
 
 OWN = Path(__file__).parent / "sources/openapi/documents"
-OCTOKIT = "octokit_api_github_com"
 ADDRESS = "https://shop.example/docs/openapi.json"
 
 

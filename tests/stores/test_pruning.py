@@ -5,25 +5,14 @@ import os
 from pathlib import Path
 
 from tests.stores.conftest import AnyStore
-from toolpost.contracts.questions import Answer
 from toolpost.contracts.storage import Retention
 from toolpost.stores import content_files
 from toolpost.stores.pauses import PlannerPauses
 from toolpost.stores.sqlite.store import SQLiteStore
-from toolpost.testing.stores.samples import (
-    artifact,
-    whole_run,
-)
+from toolpost.testing.stores.samples import artifact, whole_run
 
-YES = Answer(decision="approve")
 OLD, NEW, NOW = 1000.0, 9000.0, 10_000.0
 A_WHILE = Retention(max_age_s=5000.0)
-
-
-async def old_and_new(store: AnyStore) -> None:
-    for each in [*whole_run("run_old", at=OLD), *whole_run("run_new", at=NEW)]:
-        store.events.emit(each)
-    await store.events.flush()
 
 
 async def test_a_pause_that_was_released_stays_in_reach_of_its_token(store: AnyStore) -> None:
