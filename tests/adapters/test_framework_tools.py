@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
 from tests.adapters.frameworks.shelf import Shelf, toolbox
-from toolpost import Completed, Failed, Paused, Toolbox, tool
+from toolpost import Completed, ExternalToolConfig, Failed, Paused, Toolbox
 from toolpost.adapters.framework_tools import FrameworkTool, FrameworkTools, block_in_loop
 from toolpost.errors import ToolNotFoundError
 
@@ -150,18 +151,21 @@ async def test_schemas_are_compiled_for_a_provider_and_arguments_converted_back(
     assert done.content == "ordered by age"
 
 
-async def test_a_tool_that_cannot_be_shown_is_skipped_with_one_warning(box: Toolbox) -> None:
-    many = {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(5001)}}
+async def test_a_tool_that_cannot_be_shown_is_skipped_with_one_warning(box: Toolbox, tmp_path: Path) -> None:
+    (tmp_path / "many.py").write_text(
+        "from toolpost import tool\n"
+        'MANY = {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(5001)}}\n'
+        '@tool(side_effects="pure", input_schema=MANY)\n'
+        "def choose(**options: str) -> str:\n"
+        '    """Choose."""\n'
+        '    return ""\n'
+    )
+    await box.sources.add(ExternalToolConfig(name="shop", transport="python", connection=str(tmp_path / "many.py")))
+    listing = FrameworkTools(box, only=["add", "shop.choose"], provider="openai-strict")
 
-    @tool(side_effects="pure", input_schema=many)
-    async def choose(**options: str) -> str:
-        return ""
-
-    box.registry.register(choose)
-    listing = FrameworkTools(box, only=["add", "choose"], provider="openai-strict")
-
-    with pytest.warns(UserWarning, match=r"tool 'choose' is left out: \$: it has more than 5000 properties") as said:
+    said = r"tool 'shop__choose' of the source 'shop' is left out: \$: it has more than 5000 properties; to check all"
+    with pytest.warns(UserWarning, match=said) as warned:
         read = [*await listing.read(), *await listing.read()]
 
     assert [tool.name for tool in read] == ["add", "add"]
-    assert len(said) == 1
+    assert len(warned) == 1

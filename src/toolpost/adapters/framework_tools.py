@@ -165,7 +165,9 @@ class FrameworkTools:
         specs = registry.specs() if self._only is None else self._selected(registry, self._only)
         definitions = registry.to_llm_tools([spec.name for spec in specs])
         names = {shown.name: spec.name for spec, shown in zip(specs, definitions, strict=True)}
-        compiled = self._compile(definitions)
+        compiled = self._compile(
+            definitions, {shown.name: spec.source for spec, shown in zip(specs, definitions, strict=True)}
+        )
         return [
             FrameworkTool(
                 name=shown.name,
@@ -196,7 +198,8 @@ class FrameworkTools:
             [
                 ToolDefinition(name, row.value.description or row.value.name, row.value.parameter_schema)
                 for name, row in by_name.items()
-            ]
+            ],
+            {},
         )
         return [
             FrameworkTool(
@@ -211,14 +214,17 @@ class FrameworkTools:
             for shown in compiled.definitions
         ]
 
-    def _compile(self, definitions: Sequence[ToolDefinition]) -> CompiledTools:
+    def _compile(self, definitions: Sequence[ToolDefinition], sources: Mapping[str, str]) -> CompiledTools:
+        """Compile tools; warn once of each that cannot be shown, with the source that it may have."""
         compiled = self._compiler.compile(definitions)
         for tool in compiled.left_out:
             if tool not in self._warned:
                 self._warned.add(tool)
+                source = sources.get(tool.name)
+                named = f"tool {tool.name!r} of the source {source!r}" if source else f"tool {tool.name!r}"
                 warnings.warn(
-                    f"tool {tool.name!r} is left out: {tool.field}: {tool.reason}; "
-                    f"`toolpost lint --provider {self._compiler.dialect.provider}` shows its source",
+                    f"{named} is left out: {tool.field}: {tool.reason}; "
+                    f"to check all tools, run: toolpost lint --provider {self._compiler.dialect.provider}",
                     stacklevel=4,
                 )
         return compiled
