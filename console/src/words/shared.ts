@@ -192,6 +192,7 @@ export const words = {
     frozen: 'Somebody answered while you were editing. Your changes are kept below.',
     openRun: 'Open the run',
     link: 'Copy the link',
+    menu: 'More actions',
     linkCopied: 'Link copied',
     gone: (id: string) => `pending action ${id}`,
     opensHere: 'opens here by itself',

@@ -4,6 +4,7 @@ import asyncio
 import time
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.async_api import expect
@@ -16,6 +17,7 @@ from tests.browser.console.visitor import ConsoleVisitor, answer, enters, live, 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.programs, pytest.mark.slow]
 
 LIFETIME_S = 8
+PHONE: dict[str, Any] = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
 EXPIRED = "Nobody answered in time, so the answer is no."
 
 
@@ -50,6 +52,30 @@ async def test_a_card_that_another_person_answers_says_who_and_offers_nothing_mo
     await expect(hers.get_by_text("acme:bob: approved").first).to_be_visible()
     await expect(answer(hers, "approve")).to_have_count(0)
     assert [one["euro"] for one in desk.ran("bank.transfer")] == [20]
+
+
+async def test_an_action_is_passed_on_or_hidden_on_a_phone(desk: Desk, guest: Guest) -> None:
+    phone, eve = await guest(desk.url, **PHONE), await guest(desk.url)
+    one, other = [await desk.asks("bank.transfer", to=name, euro=20) for name in ("ACME", "Lamps")]
+    tab = await phone.signs_in(await desk.ticket())
+    await tab.goto(f"{desk.url}/approvals/{one}")
+    await tab.get_by_role("button", name="More actions").tap()
+    await tab.get_by_role("menuitem", name="Pass on").tap()
+    await tab.get_by_role("textbox").first.fill("acme:eve")
+    await tab.get_by_role("textbox").last.fill("you know them")
+    await tab.get_by_role("button", name="Pass on").tap()
+    await expect(tab.get_by_text("acme:eve").first).to_be_visible()
+    await tab.goto(f"{desk.url}/approvals/{other}")
+    await tab.get_by_role("button", name="More actions").tap()
+    await tab.get_by_role("menuitem", name="For 1 hour").tap()
+    await tab.goto(f"{desk.url}/approvals")
+    hers = await eve.signs_in_with(await desk.person("acme:eve"), f"/approvals/{one}")
+    await expect(hers.get_by_text("you know them").first).to_be_visible()
+    await press(answer(hers, "approve"))
+    await expect(hers.get_by_text("Completed in")).to_be_visible()
+
+    await expect(tab.get_by_role("link", name="Lamps")).to_have_count(0)
+    assert [run["to"] for run in desk.ran("bank.transfer")] == ["ACME"]
 
 
 async def test_of_two_people_who_press_at_the_same_time_one_answers(desk: Desk, guest: Guest) -> None:

@@ -3,7 +3,7 @@ import { ApprovalButtons } from '@toolpost/approval-card/card/ApprovalButtons';
 import { offers } from '@toolpost/approval-card/card/decisions';
 import { DenyForm } from '@toolpost/approval-card/card/DenyForm';
 import { UnknownAnswers } from '@toolpost/approval-card/card/UnknownAnswers';
-import { useState, type Ref } from 'react';
+import type { Ref } from 'react';
 
 import { useMe } from '../../api/session';
 import type { Answer, Card } from '../../api/types';
@@ -22,24 +22,28 @@ import { InputAnswer } from './InputAnswer';
 import { LaterMenu } from './LaterMenu';
 import { PassOnForm } from './PassOnForm';
 
+export type AnswerForm = 'deny' | 'pass-on';
+
 interface AnswerBarProps {
   card: Card;
   /** Whether it can still be answered. */
   open: boolean;
   /** The end of the preview was not on the screen yet. */
   quiet: boolean;
+  /** The form that is open in place of the answers. */
+  form: AnswerForm | undefined;
+  onForm: (form: AnswerForm | undefined) => void;
   onEdit: () => void;
   onNext: () => void;
   ref: Ref<HTMLElement>;
 }
 
 /** The answers at the foot of a card. One press sends one answer, and says what came of it. */
-export function AnswerBar({ card, open, quiet, onEdit, onNext, ref }: AnswerBarProps) {
+export function AnswerBar({ card, open, quiet, form, onForm, onEdit, onNext, ref }: AnswerBarProps) {
   const me = useMe();
   const now = useNow(1);
   const phase = usePhase(card.id);
-  const [form, setForm] = useState<'deny' | 'pass-on'>();
-  const close = () => setForm(undefined);
+  const close = () => onForm(undefined);
   const busy = isBusy(phase);
   const over = card.status === 'open' && card.expires_at <= now && !busy;
   const answer = (given: Answer) => void answerCard(card, given);
@@ -77,8 +81,8 @@ export function AnswerBar({ card, open, quiet, onEdit, onNext, ref }: AnswerBarP
           quiet={quiet}
           onAnswer={answer}
           onEdit={onEdit}
-          onDeny={() => setForm('deny')}
-          onPassOn={() => setForm('pass-on')}
+          onDeny={() => onForm('deny')}
+          onPassOn={() => onForm('pass-on')}
         />
       )}
     </footer>

@@ -3,14 +3,17 @@ import { useSeenEnd } from '@toolpost/approval-card/card/use-seen-end';
 import { lazy, Suspense, useRef, useState, type ReactNode } from 'react';
 
 import type { Card as CardData } from '../../api/types';
+import { useMe } from '../../api/session';
 import { usePhone } from '../../ui/media';
+import { mayAnswer } from '../answering';
 import { usePhase } from '../answers';
-import { AnswerBar } from './AnswerBar';
+import { AnswerBar, type AnswerForm } from './AnswerBar';
 import { BeforeThis, LikeIt, Rail, RailRows } from './Rail';
 import styles from './card.module.css';
 import { CardHead } from './CardHead';
 import { Details, type DetailTab } from './Details';
 import { Outcome } from './Outcome';
+import { CardMenu } from './CardMenu';
 import { CardTop } from './CardTop';
 import { isDefinitionChange } from '../kinds';
 import { useCardKeys } from './use-card-keys';
@@ -30,8 +33,10 @@ interface CardProps {
 export function Card({ card, position, onBack, onNext, onPrevious }: CardProps) {
   const [tab, setTab] = useState<DetailTab>('preview');
   const [editing, setEditing] = useState(false);
+  const [form, setForm] = useState<AnswerForm>();
   const bar = useRef<HTMLElement>(null);
   const phone = usePhone();
+  const me = useMe();
   const phase = usePhase(card.id);
   const { mark, seen, see } = useSeenEnd();
   const open = card.status === 'open' && phase.at !== 'ended' && phase.at !== 'elsewhere';
@@ -39,7 +44,12 @@ export function Card({ card, position, onBack, onNext, onPrevious }: CardProps) 
 
   return (
     <article className={styles.card} data-detail aria-label={card.tool_name}>
-      <CardTop card={card} position={position} onBack={onBack} />
+      <CardTop
+        card={card}
+        position={position}
+        menu={phone && open && !editing && mayAnswer(card, me) && <CardMenu card={card} onPassOn={() => setForm('pass-on')} />}
+        onBack={onBack}
+      />
       <div className={styles.body}>
         <div className={styles.what}>
           <CardHead card={card} />
@@ -66,6 +76,8 @@ export function Card({ card, position, onBack, onNext, onPrevious }: CardProps) 
           card={card}
           open={open}
           quiet={phone && !seen}
+          form={form}
+          onForm={setForm}
           onEdit={() => setEditing(true)}
           onNext={onNext}
         />

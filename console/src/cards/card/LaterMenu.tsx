@@ -10,10 +10,6 @@ const HOUR = 3600;
 
 /** Hide a card for a while, in this browser only. */
 export function LaterMenu({ card }: { card: Card }) {
-  function hide(seconds: number) {
-    postpone(card.id, seconds);
-    toast(words.cards.postponed);
-  }
   return (
     <Menu
       trigger={
@@ -22,10 +18,23 @@ export function LaterMenu({ card }: { card: Card }) {
         </Button>
       }
     >
+      <LaterItems card={card} />
+    </Menu>
+  );
+}
+
+/** For how long to hide it. */
+export function LaterItems({ card }: { card: Card }) {
+  function hide(seconds: number) {
+    postpone(card.id, seconds);
+    toast(words.cards.postponed);
+  }
+  return (
+    <>
       <MenuItem onSelect={() => hide(HOUR / 4)}>{words.cards.laterFor.quarter}</MenuItem>
       <MenuItem onSelect={() => hide(HOUR)}>{words.cards.laterFor.hour}</MenuItem>
       <MenuItem onSelect={() => hide(secondsUntilTomorrow())}>{words.cards.laterFor.tomorrow}</MenuItem>
-    </Menu>
+    </>
   );
 }
 
