@@ -40,6 +40,9 @@ PROOFS = {
     "the PostgreSQL server restarts or is killed": (
         "tests/postgres/test_server_kills.py::test_calls_go_on_after_the_server_was_killed"
     ),
+    "the PostgreSQL server stops answering, such as on a frozen machine": (
+        "tests/postgres/test_lost_connections.py::test_a_store_closes_although_its_server_does_not_answer"
+    ),
     "a connection is lost during a commit": (
         "tests/postgres/test_lost_connections.py::test_a_commit_whose_answer_is_lost_is_looked_up"
     ),

@@ -13,6 +13,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg.sql import SQL, Identifier
 
 from tests.cli.program import child_environment
 from tests.postgres.databases import drop_database, new_database
@@ -312,6 +313,14 @@ def test_a_check_finds_a_pooler_that_drops_notifications(
         found = texts(Kept(tmp_path / "pooled", postgres.tcp_url(port=port)))
 
     assert any(text.startswith("broken: notifications do not arrive: a connection pooler") for text in found)
+
+
+def test_a_check_finds_a_database_that_is_read_only(server: Kept, url: str) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        setting = SQL("ALTER DATABASE {} SET default_transaction_read_only = on")
+        connection.execute(setting.format(Identifier(connection.info.dbname)))
+
+    assert "broken: it is read-only: a standby, or default_transaction_read_only" in "\n".join(texts(server))
 
 
 async def test_a_check_finds_a_newer_version_missing_tables_and_a_moved_database(

@@ -36,7 +36,7 @@ ADVICE = {
     "validation_failed": "`toolpost tools show {tool}{options}` shows its arguments.",
     "permission_denied": "`policy` in toolpost.yaml decides which calls are allowed.",
     "timeout": "To allow more time, raise --timeout.",
-    "store_unavailable": "`toolpost doctor{options}` checks the data folder.",
+    "store_unavailable": "`toolpost doctor{options}` checks the database and the data folder.",
     "already_answered": "`toolpost pending list{options}` shows the open ones.",
 }
 

@@ -16,7 +16,7 @@ from toolpost.contracts.storage import Cipher
 from toolpost.contracts.store_status import StoreInspection
 from toolpost.stores.encryption import RowCipher
 from toolpost.stores.ledger import read_log_key
-from toolpost.stores.postgres.database import MIGRATIONS, Connection, Database, read_version
+from toolpost.stores.postgres.database import MIGRATIONS, READ_ONLY, Connection, Database, read_version
 from toolpost.stores.postgres.key_rotation import check_key
 from toolpost.stores.postgres.liveness import list_owners
 from toolpost.stores.postgres.shared_statements import PostgresStatements
@@ -30,7 +30,9 @@ NOTIFIED_S = 3.0
 _CLOCKS_S = 5.0
 _SERVER = "SELECT split_part(version(), ' ', 2), pg_size_pretty(pg_database_size(current_database()))"
 _TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = 'toolpost'"
-_DURABLE = "SELECT current_setting('fsync'), current_setting('synchronous_commit')"
+_SETTINGS = """
+SELECT current_setting('fsync'), current_setting('synchronous_commit'), current_setting('transaction_read_only')
+"""
 
 
 def check_database(database: Database, make_cipher: Callable[[Path], Cipher], folder: Path) -> Iterator[StoreCheck]:
@@ -89,7 +91,9 @@ def _check_version(db: Connection) -> StoreCheck:
 def _check_server(db: Connection) -> Iterator[StoreCheck]:
     server, size = db.execute(_SERVER).fetchone() or ("", "")
     yield StoreCheck("ok", f"PostgreSQL {server}, {size}")
-    fsync, commit = db.execute(_DURABLE).fetchone() or ("on", "on")
+    fsync, commit, read_only = db.execute(_SETTINGS).fetchone() or ("on", "on", "off")
+    if read_only == "on":
+        yield StoreCheck("broken", READ_ONLY)
     if fsync != "on" or commit == "off":
         setting = "fsync" if fsync != "on" else "synchronous_commit"
         yield StoreCheck("note", f"{setting} is off: a crash of the server can lose calls that were reported as done")

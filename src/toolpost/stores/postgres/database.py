@@ -51,12 +51,13 @@ _STATEMENT_TIMEOUT_S = {"writer": 60, "reader": 600, "listener": 20, "limits": 5
 _SILENCE_S = 10  # longer than that: the server would have ended the statement
 _LAST_SILENCE_S = 15  # of any statement of a store that closes
 
+READ_ONLY = "it is read-only: a standby, or default_transaction_read_only; name the primary server in `database`"
 # By SQLSTATE, the longest prefix first.
 _ADVICE = {
     "53100": "the disk of the server is full; free some space. Running processes then resume writing automatically",
     "53300": "the server has no free connection; raise max_connections, or run fewer processes (each needs 3 to 5)",
     "53": "the server lacks memory or disk; free some. Running processes then resume writing automatically",
-    "25006": "it is read-only: a standby, or default_transaction_read_only; name the primary server in `database`",
+    "25006": READ_ONLY,
     "25P03": "the process was stopped within a transaction, which the server has ended; it was not committed",
     "28": "the server refused the user; check the name and the password in `database`, and pg_hba.conf",
     "3D000": "there is no such database; create it, or check the name in `database`",
