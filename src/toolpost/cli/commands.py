@@ -8,11 +8,12 @@ import shlex
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, cast
+from typing import Annotated, Any, Literal, NamedTuple, cast
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from toolpost.contracts.errors import ErrorCategory, ToolError
 from toolpost.contracts.principal import LOCAL_TENANT, Principal, login_name
 
 _DECORATED = re.compile(r"^\{(.+)\}(\.\.\.)?$|^\[(\[.+\])\](\.\.\.)?$")
@@ -175,6 +176,16 @@ def describe_user(user: str) -> str:
     if user == default_user() or Principal.parse(user).tenant != LOCAL_TENANT:
         return user
     return f"{user} (--user is TENANT:USER; without a tenant it is {LOCAL_TENANT}:USER)"
+
+
+def record_not_found(kind: Literal["run", "artifact"], given_id: str, common: CommonOptions, which: str) -> ToolError:
+    """Return the error for a run or artifact that this user does not have."""
+    return ToolError(
+        f"{kind.capitalize()} {given_id!r} not found for {describe_user(common.user)}. "
+        f"`toolpost {kind}s list{common}` shows the {which}.",
+        category=ErrorCategory.NON_RETRYABLE_CLIENT,
+        code=f"{kind}_not_found",
+    )
 
 
 Config = Annotated[
