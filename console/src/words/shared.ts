@@ -175,7 +175,7 @@ export const words = {
     passedOnBy: (by: string, to: string) => `Passed on by ${by} to ${to}`,
     note: 'Note (optional)',
     later: 'Later',
-    laterFor: { quarter: 'For 15 minutes', hour: 'For 1 hour', tomorrow: 'Until tomorrow' },
+    laterFor: { quarter: 'Hide for 15 minutes', hour: 'Hide for 1 hour', tomorrow: 'Hide until tomorrow' },
     postponed: 'Hidden in this browser. It still expires.',
     running: 'Approved. Running…',
     unconfirmed: 'Sent. Not confirmed yet.',

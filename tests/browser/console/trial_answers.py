@@ -67,7 +67,7 @@ async def test_an_action_is_passed_on_or_hidden_on_a_phone(desk: Desk, guest: Gu
     await expect(tab.get_by_text("acme:eve").first).to_be_visible()
     await tab.goto(f"{desk.url}/approvals/{other}")
     await tab.get_by_role("button", name="More actions").tap()
-    await tab.get_by_role("menuitem", name="For 1 hour").tap()
+    await tab.get_by_role("menuitem", name="Hide for 1 hour").tap()
     await tab.goto(f"{desk.url}/approvals")
     hers = await eve.signs_in_with(await desk.person("acme:eve"), f"/approvals/{one}")
     await expect(hers.get_by_text("you know them").first).to_be_visible()
