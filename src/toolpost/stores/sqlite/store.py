@@ -46,11 +46,12 @@ from toolpost.stores.sql.artifacts import SQLArtifactStore
 from toolpost.stores.sql.caller_keys import SQLCallerKeys
 from toolpost.stores.sql.content_objects import ContentPlaces, check_bucket, refuse_other_place
 from toolpost.stores.sql.erasure import Forgetter
-from toolpost.stores.sql.jobs import SQLJobStore, SQLScheduleStore
+from toolpost.stores.sql.jobs import SQLJobStore
 from toolpost.stores.sql.key_rotation import KeyRotation
 from toolpost.stores.sql.metrics import SQLMetricStore
 from toolpost.stores.sql.pending import SQLPendingStore
 from toolpost.stores.sql.pruning import Pruner
+from toolpost.stores.sql.schedules import SQLScheduleStore
 from toolpost.stores.sql.state import SQLStateTable
 from toolpost.stores.sql.status import read_status
 from toolpost.stores.sql.tokens import SQLTokenRows
