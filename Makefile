@@ -13,12 +13,12 @@
 # make demo-llm   an agent with a small model on this machine's CPU, which is installed at first (196 MB)
 # make test-llm   the tests with that model, which `make test` skips where it is not installed
 # make test-peers   Penguiflow's own planner over our catalog, installed at first (minutes); `make test` skips it
-# make test-n8n   the tests of webhooks against a real n8n, installed at first (minutes), and its answers recorded anew
+# make test-n8n   the tests of webhooks against a real n8n, installed at first (minutes); records its answers again
 # make test-postgres   the tests of stores, of whole calls, of the gateway and of agents on each PostgreSQL that is installed
-# make test-scale   workers with everything that must not stop them; artifacts in object storage: kills, wrong credentials, lost buckets, copies, and all tests of stores
+# make test-scale   workers under kills and outages; artifacts in object storage: kills, wrong credentials, lost buckets, copies, and all tests of stores
 # make soak    two gateways and two workers under a light load for 30 minutes: memory, descriptors, connections and latency
 # make test-console   the web console: Vitest, its checkers, every page and journey in a real browser, figures, first load
-# make test-clients   clients that others wrote, installed at first (minutes), list and call through the gateway
+# make test-clients   third-party clients, installed at first (minutes), list and call through the gateway
 # make test-frameworks   adapters of more agent frameworks, installed at first (minutes), with their tests and pages
 # make docs    the examples in the documents only
 # make test-imports   import every module without modules that only POSIX has
@@ -47,7 +47,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 setup: .venv/.installed node_modules/.installed $(PARTS) console card chromium
 
-# The package alone, which is all that the demo needs. The build backend comes first, so that it too obeys the constraints.
+# The package alone, which is all that the demo needs. The build backend is installed first, with the constraints.
 .venv/.package: pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; name it with: make setup PYTHON=/path/to/python" >&2; exit 1; }
 	@echo "Installing toolpost and its libraries into .venv, once"
@@ -64,7 +64,7 @@ node_modules/.installed: package.json package-lock.json .npmrc
 	npm ci --ignore-scripts --loglevel=error
 	@touch $@
 
-# Other people's programs that cannot live in .venv: each has an environment of its own and a complete list.
+# Third-party programs whose requirements conflict with those of .venv: each has a separate environment and a complete list.
 .parts/%/.installed: tools/parts/%.txt | .venv/.installed
 	$(BIN)/python -m venv --clear --without-pip .parts/$*
 	$(BIN)/python -m pip --disable-pip-version-check --python .parts/$*/bin/python install --quiet --no-deps --requirement $<
@@ -79,7 +79,7 @@ console/node_modules/.installed: console/package.json console/package-lock.json 
 $(CONSOLE): console/node_modules/.installed $(wildcard console/*.html console/*.ts console/*.json) $(shell find console/src console/public packages/approval-card/src -type f)
 	npm run --prefix console --silent build -- --logLevel warn
 
-# The package of the approval card. The console has its sources by itself.
+# The package of the approval card. The console includes its sources.
 card: $(CARD)
 
 packages/approval-card/node_modules/.installed: packages/approval-card/package.json packages/approval-card/package-lock.json packages/approval-card/.npmrc
@@ -89,18 +89,18 @@ packages/approval-card/node_modules/.installed: packages/approval-card/package.j
 $(CARD): packages/approval-card/node_modules/.installed $(wildcard packages/approval-card/*.js packages/approval-card/*.json) $(shell find packages/approval-card/src -type f)
 	npm run --prefix packages/approval-card --silent build
 
-# The browser of tests/browser is the system's own. Where none can be brought the setup goes on, and says so.
+# The browser of tests/browser is the one of the system. If none can be installed, the setup reports that and continues.
 chromium: .venv/.package
 	@$(BIN)/python -m tools.chromium
 
 demo: .venv/.package
 	$(BIN)/toolpost demo
 
-# Coverage is of a folder: for a package it imports that anew whenever sys.path changes, and then drops from sys.modules
-# whatever another thread has begun to import meanwhile.
-# One report, which fails below the percentage of pyproject.toml: each one reads all of the source anew, for ten seconds.
-# The checkers take what the tests leave of the processors; what they say comes after the tests. By the name of make, not
-# by its variable: `make --dry-run` runs every line that has it.
+# Coverage is measured for a folder. For a package, it imports the package again whenever sys.path changes, and then removes
+# modules from sys.modules that another thread is importing.
+# There is one report, which fails below the percentage of pyproject.toml: each report reads all of the source in ten seconds.
+# The checkers run at a lower priority than the tests, and their output follows that of the tests. The line calls `make` by
+# its name, not by its variable, because `make --dry-run` runs every line that contains the variable.
 test: setup
 	@nice -n 10 make --no-print-directory check > checks.log 2>&1 & trap "kill $$!" INT TERM; \
 	$(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=worksteal --cov=$(CURDIR)/src/toolpost --cov-report= --cov-fail-under=0; \
@@ -113,7 +113,7 @@ quick: export PYTHONDONTWRITEBYTECODE =
 quick: .venv/.installed
 	$(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=worksteal -m "not programs and not slow and not waits" --hypothesis-profile=quick
 
-# Never part of `test`: it asks strangers, and some of them want to be paid.
+# Never part of `test`: it sends requests to public services, some of which cost money.
 test-live: .venv/.installed
 	TOOLPOST_LIVE=1 $(BIN)/python -m pytest tests/builtin/test_live_providers.py tests/schema/test_live_model_providers.py
 
@@ -166,13 +166,13 @@ demo-llm: .parts/llm/.installed
 test-llm: .parts/llm/.installed
 	$(BIN)/python -m pytest tests/agents/test_small_model.py
 
-# litellm and what it brings are larger than everything else together.
+# litellm and its requirements are larger than everything else together.
 test-litellm: .venv/.installed
 	$(BIN)/python -m venv --clear --without-pip .parts/litellm
 	$(BIN)/python -m pip --disable-pip-version-check --python .parts/litellm/bin/python install --quiet --no-deps --requirement tools/litellm.txt
 	PYTHONPATH=src:. .parts/litellm/bin/python -m tests.agents.models.litellm_trial
 
-# The environment in which `make bench` measures it.
+# In the environment in which `make bench` measures penguiflow.
 test-peers: .venv/.installed
 	$(BIN)/python -m bench.envs penguiflow
 	$(BIN)/python -m pytest tests/agents/test_peer_agents.py
@@ -180,8 +180,8 @@ test-peers: .venv/.installed
 test-n8n: setup
 	$(BIN)/python -m tools.n8n
 
-# The Inspector has a list of its own: it is larger than all that tests otherwise need from npm. `npm ci` refuses the list
-# where a registry lacks bindings for other systems, which are optional.
+# The Inspector has a separate list, because it is larger than all other npm packages of the tests. `npm ci` rejects the list
+# if a registry lacks the optional bindings for other systems.
 .parts/inspector/.installed: tools/inspector/package.json tools/inspector/package-lock.json .npmrc
 	mkdir -p .parts/inspector
 	cp tools/inspector/package.json tools/inspector/package-lock.json .npmrc .parts/inspector
@@ -195,25 +195,25 @@ test-n8n: setup
 	npm ci --prefix .parts/apps --ignore-scripts --loglevel=error
 	@touch $@
 
-# Each client in Python has an environment of its own by a complete list, or that of a peer of the benchmarks.
+# Each client in Python has a separate environment by a complete list, or that of a peer of the benchmarks.
 test-clients: setup .parts/inspector/.installed .parts/apps/.installed
 	$(BIN)/python -m pytest tests/gateway/test_clients.py tests/gateway/trial_clients.py
 
-# Each framework has an environment of its own by a complete list, which takes minutes to install.
+# Each framework has a separate environment by a complete list, which takes minutes to install.
 test-frameworks: setup
 	$(BIN)/python -m pytest -o faulthandler_timeout=0 tests/adapters/frameworks/test_own_environments.py tests/adapters/frameworks/trial_all.py
 
-# Without workers: the tests share the browser, and measure.
+# Without workers, because the tests share the browser and measure times.
 test-console: .venv/.installed console chromium check-console
 	$(BIN)/python -m tools.console_budget
 	$(BIN)/python -m bench.metrics
 	$(BIN)/python -m pytest tests/browser/console/test_*.py tests/browser/console/trial_*.py
 
-# PostgreSQL takes the place of SQLite. The wheel brings two versions, and the system may have another.
+# PostgreSQL replaces SQLite. The wheel contains two versions, and the system may have another.
 test-postgres: .venv/.installed
 	$(BIN)/python -m tools.postgres_tests --numprocesses=$(WORKERS)
 
-# Real servers that tests kill, cut off and misuse.
+# Real servers that tests kill, disconnect and misuse.
 test-scale: .venv/.installed .parts/objects/.installed
 	$(BIN)/python -m pytest tests/objects/trial_failures.py tests/objects/trial_copies.py tests/objects/trial_contract.py tests/objects/trial_deployment.py tests/scale/trial_workers.py --numprocesses=$(WORKERS) --dist=loadfile
 
