@@ -1,6 +1,6 @@
 """Workers on a real PostgreSQL: how they scale, how fast a job begins, what they cost, and what kills lose.
 
-Run: python -m bench.workers [drain|latency|idle|kills|paused]... [--kills N] [--paused N]
+Run: python -m bench.workers [drain|latency|idle|kills|paused]... [--kills N] [--server-kills N] [--paused N]
 """
 
 # ruff: noqa: ASYNC110 - figures are read from files and tables that other processes write
@@ -13,18 +13,21 @@ import random
 import tempfile
 import time
 from collections import Counter
-from contextlib import ExitStack
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 from tests.postgres.databases import new_database
-from tests.postgres.server import running
-from tests.scale.workers import ANN, Deployment, Worker, job, outcome_of
+from tests.postgres.server import restartable
+from tests.scale.workers import ANN, READY, Deployment, Worker, job, outcome_of
 from toolpost import Settings, Toolbox, tool
 from toolpost.contracts.clock import Clock
-from toolpost.contracts.outcomes import Completed, Failed, Paused
+from toolpost.contracts.errors import StoreError
+from toolpost.contracts.jobs import Job
+from toolpost.contracts.outcomes import Completed, Failed, Outcome, Paused
 from toolpost.runtime.jobs import call_job
 
 ITEMS, ITEM_S, SLOTS = 400, 0.05, 4
@@ -38,11 +41,12 @@ def main() -> None:
     """Print the figures that were asked for; by default all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", choices=["drain", "latency", "idle", "kills", "paused", []])
-    parser.add_argument("--kills", type=int, default=50)
-    parser.add_argument("--paused", type=int, default=10_000)
+    parser.add_argument("--kills", type=int, default=50, help="workers that are killed [default: 50]")
+    parser.add_argument("--server-kills", type=int, default=5, help="times that PostgreSQL is, meanwhile [default: 5]")
+    parser.add_argument("--paused", type=int, default=10_000, help="runs that wait for a person [default: 10,000]")
     given = parser.parse_args()
     parts = given.parts or ["drain", "latency", "idle", "kills", "paused"]
-    with running() as server:
+    with restartable() as (server, kill_server):
         for part in parts:
             with tempfile.TemporaryDirectory() as folder:
                 match part:
@@ -53,7 +57,8 @@ def main() -> None:
                     case "idle":
                         asyncio.run(idle(new_database(server), Path(folder)))
                     case "kills":
-                        asyncio.run(kills(new_database(server), Path(folder), given.kills))
+                        often = given.kills // (given.server_kills + 1) + 1
+                        asyncio.run(kills(new_database(server), Path(folder), given.kills, kill_server, often=often))
                     case _:
                         asyncio.run(paused(Path(folder), given.paused))
 
@@ -121,22 +126,28 @@ async def idle(url: str, folder: Path) -> None:
     print(f"idle worker: {share:.1%} of a core (wanted: 3%), {memory} MB, {listening} listening ports")
 
 
-async def kills(url: str, folder: Path, count: int) -> None:
-    """Kill workers under load; every run must complete, or wait for a person if its effect is not known."""
+async def kills(url: str, folder: Path, count: int, kill_server: Callable[[], None], *, often: int) -> None:
+    """Kill workers under load, and PostgreSQL instead of every `often`th of them.
+
+    Every run must complete, or wait for a person if its effect is not known.
+    """
     deployment, dice = Deployment(folder, url, concurrency=8), random.Random(7)
     names: list[str] = []
-    began = time.perf_counter()
+    began, server_kills = time.perf_counter(), 0
     async with deployment.client() as box:
         workers = [Worker(deployment.config, (), {}) for _ in range(WORKERS)]
         try:
-            for _ in range(count):
+            for number in range(1, count + 1):
                 for _ in range(JOBS):
                     name = f"{'pay' if len(names) % PAYMENTS == 0 else 'read'}-{len(names)}"
                     is_payment = name.startswith("pay")
-                    await box.engine.enqueue(job(name, "local.pay" if is_payment else "local.fetch", seconds=1.5))
+                    await _enqueued(box, job(name, "local.pay" if is_payment else "local.fetch", seconds=1.5))
                     names.append(name)
+                if number % often == 0:
+                    await asyncio.to_thread(kill_server)
+                    server_kills += 1
                 victim = dice.randrange(WORKERS)
-                await asyncio.to_thread(_wait_until_ready, workers[victim])
+                workers[victim] = await asyncio.to_thread(_ready, workers[victim], deployment)
                 await asyncio.sleep(dice.uniform(0.0, 1.0))
                 workers[victim].kill()
                 workers[victim].stop()
@@ -144,10 +155,11 @@ async def kills(url: str, folder: Path, count: int) -> None:
                 print(".", end="", flush=True)
             print()
             killed_s = time.perf_counter() - began
-            outcomes = {name: await outcome_of(box, name) for name in names}
+            outcomes: dict[str, Outcome | None] = dict.fromkeys(names)
             while None in outcomes.values() and time.perf_counter() - began < killed_s + 180:
                 await asyncio.sleep(1)
-                outcomes |= {name: await outcome_of(box, name) for name in names if outcomes[name] is None}
+                with suppress(StoreError):
+                    outcomes |= {name: await outcome_of(box, name) for name in names if outcomes[name] is None}
         finally:
             for worker in workers:
                 worker.kill()
@@ -158,15 +170,37 @@ async def kills(url: str, folder: Path, count: int) -> None:
     lost = [name for name, one in outcomes.items() if one is None or (isinstance(one, Completed) and not effects[name])]
     failed = [f"{name}: {one.error}" for name, one in outcomes.items() if isinstance(one, Failed)]
     doubled = [name for name in names if name.startswith("pay") and effects[name] > 1]
-    print(f"{count} kills of {WORKERS} workers, {len(names)} runs: {len(lost)} lost, {len(doubled)} doubled")
+    killed = f"{count} kills of {WORKERS} workers and {server_kills} of PostgreSQL"
+    print(f"{killed}, {len(names)} runs: {len(lost)} lost, {len(doubled)} doubled")
     print(f"  {dict(kinds)}; {killed_s:.0f} s of kills, all ended {time.perf_counter() - began - killed_s:.0f} s later")
     print(f"  left in the queue: {depth[-1].waiting + depth[-1].running}")
     for problem in [*lost, *doubled, *failed][:10]:
         print(f"  {problem}")
 
 
-def _wait_until_ready(worker: Worker) -> None:
-    worker.wait_until("worker is running")
+async def _enqueued(box: Toolbox, wanted: Job) -> None:
+    """Store a job; repeat it while the server is away, as the ID of the job allows."""
+    while True:
+        try:
+            await box.engine.enqueue(wanted)
+        except StoreError:
+            await asyncio.sleep(0.1)
+        else:
+            return
+
+
+def _ready(worker: Worker, deployment: Deployment) -> Worker:
+    """Wait until a worker takes jobs; one that ended at its start, without a server, is started again."""
+    while True:
+        try:
+            worker.wait_until(READY)
+        except AssertionError:
+            if worker.process.poll() is None:
+                raise
+            worker.stop()
+            worker = Worker(deployment.config, (), {})
+        else:
+            return worker
 
 
 @tool(side_effects="write", destructive=True)

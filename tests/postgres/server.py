@@ -206,16 +206,17 @@ def _bound() -> list[str]:
 
 
 def _wait(process: subprocess.Popen[bytes], folder: Path) -> None:
-    """Until its file says that it is ready; that of a server that was killed names another process."""
+    """Until the file of this process says that it is ready; one that was killed has left its own."""
     end = time.monotonic() + PATIENCE_S
     state = folder / "data" / "postmaster.pid"
-    while True:
-        words = state.read_text().split() if state.exists() else []
-        if words[:1] == [str(process.pid)] and words[-1] == "ready":
-            return
+    while not (state.exists() and _is_ready(state.read_text().split(), process.pid)):
         if process.poll() is not None or time.monotonic() > end:
             raise NotStartedError((folder / "log").read_text().strip())
         time.sleep(0.02)
+
+
+def _is_ready(words: list[str], pid: int) -> bool:
+    return words[:1] == [str(pid)] and words[-1] == "ready"
 
 
 def _free_port() -> int:

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 from dbos._serialization import DefaultSerializer
+from sqlalchemy.exc import OperationalError, ProgrammingError
 
-from toolpost.runtime.dbos_consumer import JsonSerializer, forget_variables, refuse_pickle
+from toolpost.runtime.dbos_consumer import JsonSerializer, describe_launch_failure, forget_variables, refuse_pickle
 
 
 @pytest.mark.req("SCALE-07")
@@ -54,3 +55,17 @@ def test_variables_of_dbos_are_removed_and_named(
     assert not [name for name in os.environ if name.startswith("DBOS_")]
     assert "DBOS__CONDUCTOR_KEY is ignored" in caplog.text
     assert "secret-canary" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("kind", "remedy"),
+    [
+        (OperationalError, "start the worker again when the server accepts connections"),
+        (ProgrammingError, "its user needs the right to create this schema"),
+    ],
+)
+def test_a_worker_that_cannot_begin_says_what_to_do(kind: type[OperationalError], remedy: str) -> None:
+    told = describe_launch_failure(kind("CREATE SCHEMA", None, Exception("refused\nwith more lines")))
+
+    assert remedy in told
+    assert "more lines" not in told

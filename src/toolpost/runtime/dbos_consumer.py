@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from dbos import DBOS, DBOSClient, DBOSConfig, Serializer
 from dbos._serialization import DefaultSerializer  # rows that name it would be unpickled
 from dbos._utils import GlobalParams
+from sqlalchemy.exc import OperationalError  # DBOS depends on it
 
 from toolpost.contracts.errors import StoreError
 from toolpost.contracts.jobs import QueueName, Stop
@@ -85,12 +86,7 @@ class DBOSConsumer:
         try:
             engine = await self._launch(worker, executor, queues, concurrency or self._concurrency)
         except Exception as error:
-            reason = (str(error) or type(error).__name__).splitlines()[0]
-            raise StoreError(
-                f"the worker could not prepare the schema dbos of the database: {reason}; its user "
-                "needs the right to create this schema, or all rights on an existing one",
-                cause=error,
-            ) from error
+            raise StoreError(describe_launch_failure(error), cause=error) from error
         self._bell = _Bell(engine)
         client = DBOSClient(
             system_database_url=self._url,
@@ -166,6 +162,15 @@ class DBOSConsumer:
     def is_working_on(self, job_id: str) -> bool:
         """Return whether a workflow of this process runs a job."""
         return job_id in self._begun
+
+
+def describe_launch_failure(error: Exception) -> str:
+    """Describe why the schema of DBOS could not be prepared, and what to do."""
+    reason = (str(error) or type(error).__name__).splitlines()[0]
+    remedy = "its user needs the right to create this schema, or all rights on an existing one"
+    if isinstance(error, OperationalError):
+        remedy = "start the worker again when the server accepts connections"
+    return f"the worker could not prepare the schema dbos of the database: {reason}; {remedy}"
 
 
 async def _begin(worker: JobWorker, job_id: str) -> None:
