@@ -19,7 +19,7 @@ from toolpost.contracts.context import ToolContext
 from toolpost.stores.memory.store import MemoryStore
 from tools.builtin_specs import dump_specs
 
-ROOT = STANDARD.parents[3]
+ROOT = Path(__file__).parents[2]
 
 
 def builtins() -> Builtins:

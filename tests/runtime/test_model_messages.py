@@ -140,7 +140,8 @@ def test_no_message_tells_a_model_to_try_again() -> None:
         for node in ast.walk(tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documented:
                 said += [f"{path.name}:{node.lineno}"] if "try again" in node.value.lower() else []
-    for path in (*root.rglob("*.md"), *root.rglob("*.json")):
+    shipped = {path for path in (*root.rglob("*.md"), *root.rglob("*.json")) if root / "documents" not in path.parents}
+    for path in shipped:  # without the documents for people, which are in the wheel
         said += [path.name] if "try again" in path.read_text(encoding="utf-8").lower() else []
 
     assert said == []
