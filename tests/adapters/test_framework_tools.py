@@ -151,6 +151,7 @@ async def test_schemas_are_compiled_for_a_provider_and_arguments_converted_back(
     assert done.content == "ordered by age"
 
 
+@pytest.mark.req("FRAME-06")
 async def test_a_tool_that_cannot_be_shown_is_skipped_with_one_warning(box: Toolbox, tmp_path: Path) -> None:
     (tmp_path / "many.py").write_text(
         "from toolpost import tool\n"

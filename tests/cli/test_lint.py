@@ -46,6 +46,7 @@ def test_every_provider_is_counted_and_a_tool_that_is_left_out_fails_the_command
     assert done.code == 1
 
 
+@pytest.mark.req("FRAME-07")
 def test_a_provider_shows_the_tool_its_source_the_field_and_the_reason(toolpost: Run, shop: Path) -> None:
     done = toolpost("lint", "--provider", "gemini", "--json")
 

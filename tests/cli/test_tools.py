@@ -51,6 +51,7 @@ def test_the_list_can_be_narrowed(toolpost: Run, option: str, value: str, name: 
     assert toolpost("tools", "list", "--tag", "nobody-has-it", "--json").json == []
 
 
+@pytest.mark.req("FRAME-08")
 def test_the_list_counts_the_tokens_of_definitions(toolpost: Run) -> None:
     as_json = toolpost("tools", "list", "--tokens", "--json").json
     shown = toolpost("tools", "list", "--tokens", "--source", "local")

@@ -157,6 +157,7 @@ async def test_one_tool_has_its_verdict_definitions_and_counts(gate: Served) -> 
     assert (counted["stats"]["count"], counted["stats"]["failures"]) == (1, 0)
 
 
+@pytest.mark.req("FRAME-08")
 @pytest.mark.parametrize("view", ["full", "summary"])
 async def test_a_list_counts_the_tokens_of_all_definitions(gate: Served, view: str) -> None:
     listed = (await gate.http.get("/api/v1/tools", params={"view": view, "tokens": "yes"})).json()

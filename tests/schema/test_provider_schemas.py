@@ -43,6 +43,7 @@ def test_every_compiled_schema_is_within_the_rules(provider: Any, made: list[Any
         assert [*violations(compiled(copy.deepcopy(schema), provider).schema, dialect_of(provider))] == []
 
 
+@pytest.mark.req("FRAME-05")
 @pytest.mark.parametrize("provider", REWRITTEN)
 @given(made=schemas_and_values(), others=st.dictionaries(st.sampled_from(["x", "größe"]), st.integers()))
 def test_no_argument_is_lost_on_the_way_to_a_model_and_back(provider: Any, made: Any, others: dict[str, Any]) -> None:
@@ -79,6 +80,7 @@ def test_a_strict_schema_is_accepted_by_the_transform_of_anthropic(made: list[An
     assert transform_schema(strict)["required"] == strict["required"]
 
 
+@pytest.mark.req("FRAME-05")
 @pytest.mark.parametrize("provider", PROVIDERS)
 async def test_every_tool_of_our_documents_passes(provider: Any) -> None:
     documents = [OWN / name for name in ("future.yaml", "shop.yaml", "shop_swagger.yaml")]
@@ -235,6 +237,7 @@ def test_alternatives_that_cannot_be_told_apart_are_json_text() -> None:
         ),
     ],
 )
+@pytest.mark.req("FRAME-06")
 def test_a_tool_that_cannot_be_shown_is_left_out_with_its_field(schema: Any, field: str, reason: str) -> None:
     fine = ToolDefinition("fine", "It is.", {"type": "object", "properties": {}})
 

@@ -42,6 +42,7 @@ async def box() -> AsyncIterator[Toolbox]:
         yield box
 
 
+@pytest.mark.req("FRAME-04")
 async def test_the_question_is_that_of_the_call_and_nothing_runs_or_is_stored(box: Toolbox) -> None:
     asked = await box.would_ask("remove", {"name": "last"}, user="acme:ann")
 

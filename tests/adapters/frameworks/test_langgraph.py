@@ -76,6 +76,7 @@ def _read(state: dict[str, Any], whole: Any) -> Run:
     return Run(results, waiting, None if waiting else messages[-1].text, whole)
 
 
+@pytest.mark.req("FRAME-01", "FRAME-02", "FRAME-03")
 class TestLangGraph(AdapterTests):
     @pytest.fixture
     def driver(self) -> Driver:

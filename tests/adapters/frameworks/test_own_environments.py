@@ -46,6 +46,7 @@ def write_metadata(folder: Path) -> None:
     (home / "METADATA").write_text(package.read_text("METADATA") or "", encoding="utf-8")
 
 
+@pytest.mark.req("FRAME-01", "FRAME-02", "FRAME-03")
 @pytest.mark.programs
 def test_the_adapter_for_the_openai_agents_sdk() -> None:
     run_trial(python_of_openai_agents(), "trial_openai_agents")

@@ -55,6 +55,7 @@ def _read(agent: Agent[Any, Any], done: Any) -> Run:
     return Run(results, waiting, None if deferred else done.output, (agent, done))
 
 
+@pytest.mark.req("FRAME-01", "FRAME-02", "FRAME-03")
 class TestPydanticAI(AdapterTests):
     @pytest.fixture
     def driver(self) -> Driver:
