@@ -35,7 +35,7 @@ export const insightWords = {
   waitsTitle: 'Approvals and questions',
   waitsNote: (asked: string, range: string) => `${asked} asked ${range}`,
   waitsHalf: (took: string) => `half answered in ${took}`,
-  noWaits: 'Nobody was asked in this window.',
+  noWaits: 'No approval or answer was requested in this window.',
   asked: 'asked',
   answered: 'answered',
   denied: 'denied',
@@ -57,5 +57,5 @@ export const insightWords = {
   last: 'Last',
   lastAt: 'Last call',
   empty: 'Nothing was called in this window.',
-  emptyBy: { tool: 'No tool was called in this window.', source: 'No tool of a source was called in this window.', user: 'Nobody called a tool in this window.', code: 'Nothing failed in this window.' },
+  emptyBy: { tool: 'No tool was called in this window.', source: 'No tool of a source was called in this window.', user: 'No user called a tool in this window.', code: 'Nothing failed in this window.' },
 };

@@ -171,7 +171,7 @@ describe('an approval', () => {
 
     wait(3000);
     expect(labels(place)).toEqual([]);
-    expect(place.textContent).toContain('Nobody answered in time, so the answer is no.');
+    expect(place.textContent).toContain('No one answered in time, so the call was denied.');
   });
 
   it('of a changed definition shows the change', () => {
@@ -317,7 +317,7 @@ describe('a closed action', () => {
   });
 
   it.each([
-    ['expired', 'Nobody answered in time, so the answer is no.'],
+    ['expired', 'No one answered in time, so the call was denied.'],
     ['cancelled', 'withdrawn'],
     ['claimed', 'being answered'],
   ] as const)('that is %s says so', (status, text) => {

@@ -110,7 +110,7 @@ async def test_a_person_who_declines_at_the_service_can_try_again_or_refuse(
     await expect(tab.get_by_role("button", name="Connect Notes of Ann & Co")).to_be_enabled()
     await press(answer(tab, "deny"))
     await tab.get_by_role("button", name="Deny").or_(tab.get_by_role("button", name="Refuse")).first.click()
-    await expect(tab.get_by_text("The caller was told.")).to_be_visible()
+    await expect(tab.get_by_text("The caller was notified.")).to_be_visible()
 
 
 async def test_a_phone_behind_tls_and_a_prefix_connects_an_account_in_its_only_tab(

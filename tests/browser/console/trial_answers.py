@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.programs, p
 
 LIFETIME_S = 8
 PHONE: dict[str, Any] = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
-EXPIRED = "Nobody answered in time, so the answer is no."
+EXPIRED = "No one answered in time, so the call was denied."
 
 
 async def test_a_card_expires_on_the_screen_by_the_clock_of_the_gateway(
