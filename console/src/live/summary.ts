@@ -3,6 +3,7 @@
 import type { Event } from '../api/types';
 import { formatDuration } from '../format/time';
 import { fromPlain, isObject, stringify } from '../schema/json';
+import { words } from '../words';
 import { numberOf, textOf } from './events';
 
 const LONGEST_VALUE = 40;
@@ -25,7 +26,7 @@ export function detailOf(event: Event): string {
     case 'TOOL_CALL_FAILED':
       return joined(textOf(event, 'error_code'), textOf(event, 'error_message'), took(event));
     case 'CALL_RETRIED':
-      return joined(textOf(event, 'error_code'), `retries in ${formatDuration((numberOf(event, 'wait_s') ?? 0) * 1000)}`);
+      return joined(textOf(event, 'error_code'), words.retriesIn(formatDuration((numberOf(event, 'wait_s') ?? 0) * 1000)));
     case 'APPROVAL_REQUESTED':
     case 'CALL_PAUSED':
       return textOf(event, 'prompt');

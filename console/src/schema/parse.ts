@@ -1,5 +1,6 @@
 /** Parses JSON without loss: numbers keep their text, and an error says its line and column. */
 
+import { schemaWords } from '../words';
 import { numberOf, type Json, type JsonObject } from './json';
 
 export class JsonSyntaxError extends Error {
@@ -46,7 +47,7 @@ class Reader {
   }
 
   value(depth: number): Json {
-    if (depth > DEEPEST) this.fail('nested too deeply');
+    if (depth > DEEPEST) this.fail(schemaWords.parse.deep);
     const start = this.text[this.at];
     if (start === '{') return this.object(depth);
     if (start === '[') return this.array(depth);
@@ -56,7 +57,7 @@ class Reader {
   }
 
   end(): void {
-    if (this.at < this.text.length) this.fail('unexpected text after the value');
+    if (this.at < this.text.length) this.fail(schemaWords.parse.after);
   }
 
   private object(depth: number): JsonObject {
@@ -64,12 +65,12 @@ class Reader {
     this.takes('{');
     if (this.takes('}')) return {};
     do {
-      if (this.text[this.at] !== '"') this.fail('expected a name in double quotes');
+      if (this.text[this.at] !== '"') this.fail(schemaWords.parse.name);
       const name = this.string();
-      if (!this.takes(':')) this.fail('expected ":"');
+      if (!this.takes(':')) this.fail(schemaWords.parse.colon);
       entries.push([name, this.value(depth + 1)]);
     } while (this.takes(','));
-    if (!this.takes('}')) this.fail('expected "," or "}"');
+    if (!this.takes('}')) this.fail(schemaWords.parse.objectEnd);
     // Unlike assignment, this keeps a name such as __proto__ as an ordinary name.
     return Object.fromEntries(entries);
   }
@@ -80,20 +81,20 @@ class Reader {
     if (this.takes(']')) return items;
     do items.push(this.value(depth + 1));
     while (this.takes(','));
-    if (!this.takes(']')) this.fail('expected "," or "]"');
+    if (!this.takes(']')) this.fail(schemaWords.parse.arrayEnd);
     return items;
   }
 
   private string(): string {
     const found = this.match(STRING);
-    if (found === undefined) this.fail('this string does not end, or contains an invalid escape');
+    if (found === undefined) this.fail(schemaWords.parse.string);
     return JSON.parse(found) as string;
   }
 
   private number(): Json {
     const found = this.match(NUMBER);
     const value = found === undefined ? undefined : numberOf(found);
-    if (value === undefined) this.fail(this.at >= this.text.length ? 'the text ends too early' : 'expected a value');
+    if (value === undefined) this.fail(this.at >= this.text.length ? schemaWords.parse.early : schemaWords.parse.value);
     return value;
   }
 

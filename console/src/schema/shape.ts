@@ -1,5 +1,6 @@
 /** Which field a schema node becomes. What a form does not cover becomes a JSON field for that node alone. */
 
+import { schemaWords } from '../words';
 import { isObject, type Json } from './json';
 import { resolve, schemaOf, valuesOf, type JsonSchema, type SchemaRoot } from './resolve';
 
@@ -148,9 +149,9 @@ function labelOf(schema: JsonSchema, written: JsonSchema): string {
     .find((property) => typeof property.const === 'string' || singleEnum(property) !== undefined);
   if (constant) return typeof constant.const === 'string' ? constant.const : (singleEnum(constant) ?? '');
   if (typeof own.$ref === 'string') return own.$ref.split('/').at(-1) ?? own.$ref;
-  if (schema.type === 'array') return `list of ${labelOf(schemaOf(schema.items), schemaOf(schema.items))}`;
+  if (schema.type === 'array') return schemaWords.listOf(labelOf(schemaOf(schema.items), schemaOf(schema.items)));
   if (typeof schema.type === 'string') return schema.type;
-  return 'other';
+  return schemaWords.other;
 }
 
 function singleEnum({ enum: values }: JsonSchema): string | undefined {

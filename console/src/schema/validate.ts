@@ -2,6 +2,7 @@
 
 import { Validator, type OutputUnit } from '@cfworker/json-schema';
 
+import { schemaWords } from '../words';
 import { isObject, plain, pointerOf, stepsOf, type Json, type Path } from './json';
 import type { JsonSchema, SchemaRoot } from './resolve';
 
@@ -103,11 +104,11 @@ function pointerIn({ keyword, instanceLocation, error }: OutputUnit): string {
 }
 
 function messageOf({ keyword, error }: OutputUnit): string {
-  if (keyword === 'required') return 'Required.';
+  if (keyword === 'required') return schemaWords.missing;
   const type = keyword === 'type' ? /Expected "(.*)"/.exec(error)?.[1] : undefined;
-  if (type !== undefined) return `Expected ${type.replaceAll('", "', ' or ')}.`;
-  if (keyword === 'false') return 'This name is not allowed.';
-  return error.replace(/^Instance /, 'The value ');
+  if (type !== undefined) return schemaWords.expected(type.split('", "'));
+  if (keyword === 'false') return schemaWords.noSuchName;
+  return error.replace(/^Instance(?= )/, schemaWords.theValue);
 }
 
 // ---------------------------------------------------------------- issues of the gateway

@@ -349,6 +349,7 @@ export const words = {
     stateful: 'changes its session',
     destructive: 'destructive',
   } as Record<string, string>,
+  retriesIn: (wait: string) => `retries in ${wait}`,
   retried: 'Retried',
   retries: {
     pure: 'safely',
