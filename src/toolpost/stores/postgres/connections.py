@@ -31,18 +31,19 @@ class WatchedConnection(psycopg.Connection[Row]):
 
     def _watch(self, gen: PQGen[T]) -> Generator[Any, Any, T]:
         """Run a generator of psycopg, which is sent 0 if the server was silent for a moment."""
-        heard_at = time.monotonic()
+        silent_since, send = None, gen.send
         try:
             state = next(gen)
-            while True:
+            while True:  # a dozen times for each call with effects
                 ready = yield state
-                now = time.monotonic()
                 if ready:
-                    heard_at = now
-                elif now - heard_at > self.silence_s:
+                    silent_since = None
+                elif silent_since is None:
+                    silent_since = time.monotonic()
+                elif time.monotonic() - silent_since > self.silence_s:
                     self.close()
                     raise psycopg.OperationalError(f"the server did not answer within {self.silence_s:g} s")
-                state = gen.send(ready)
+                state = send(ready)
         except StopIteration as ended:
             result: T = ended.value
             return result
