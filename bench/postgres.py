@@ -1,6 +1,7 @@
 """Calls and followers on PostgreSQL: `python -m bench.postgres [--calls N]`.
 
 A durable call is compared with a raw insert of the same rows, in one run: what differs between machines is in both.
+The costs of calls and of notifications for the server are those of docs/sizing.md.
 """
 
 import argparse
@@ -8,21 +9,26 @@ import asyncio
 import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from statistics import median, quantiles
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
+
+import psutil
+import psycopg
 
 from tests.postgres.databases import new_database
 from tests.postgres.server import PostgreSQL, running
 from toolpost import Completed, Settings, Toolbox, tool
 from toolpost.auth.keys import FileCipher
+from toolpost.stores.postgres.changes import CHANNEL, PostgresNotifications
 from toolpost.stores.postgres.database import Connection, Database, constant
 from toolpost.stores.postgres.store import open_postgres_store
 from toolpost.testing.stores.samples import call_ref, event
 
 CALLERS = 64
 ROUNDS = 3
+LISTENERS, NOTIFICATIONS = 16, 1000
 GOAL_RATIO, GOAL_LAG_MS = 2.0, 100.0
 _COPY = """
 CREATE SCHEMA raw;
@@ -48,6 +54,51 @@ class Cost(NamedTuple):
 
     cpu_us: float
     wall_us: float
+
+
+class ServerCost(NamedTuple):
+    """The CPU time of all processes of a server, in seconds, and its position in the write-ahead log, in bytes."""
+
+    cpu_s: float
+    wal_bytes: int
+
+    @classmethod
+    def of(cls, server: PostgreSQL) -> Self:
+        pid = int((server.folder / "data" / "postmaster.pid").read_text().split()[0])
+        whole = psutil.Process(pid)
+        times = [process.cpu_times() for process in (whole, *whole.children())]
+        # Those of children that have ended, too.
+        cpu_s = sum(each.user + each.system for each in times) + times[0].children_user + times[0].children_system
+        with psycopg.connect(server.url()) as db:
+            ((written,),) = db.execute("SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint").fetchall()
+        return cls(cpu_s, written)
+
+
+def notify(server: PostgreSQL) -> tuple[float, float]:
+    """Return the CPU time of a notification for each process that receives it: of the server, and of that process."""
+    spent_s = [_notify(server, listeners) for listeners in (0, LISTENERS)]
+    received = NOTIFICATIONS * LISTENERS
+    return (spent_s[1][0] - spent_s[0][0]) / received * 1e6, spent_s[1][1] / received * 1e6
+
+
+def _notify(server: PostgreSQL, listeners: int) -> tuple[float, float]:
+    """Send notifications; return the CPU time of the server, and of this process while it receives them."""
+    url = server.url()
+    with ExitStack() as stack:
+        sender = stack.enter_context(Database(url).connect("writer"))
+        receiving = [stack.enter_context(Database(url).connect("listener")) for _ in range(listeners)]
+        for db in receiving:
+            db.execute(f"LISTEN {CHANNEL}")
+        before, own_s = ServerCost.of(server), 0.0
+        for number in range(NOTIFICATIONS):
+            notifications = PostgresNotifications()
+            notifications.add_events(number)
+            notifications.send(sender)
+            began = time.process_time()
+            for db in receiving:
+                assert [*db.notifies(timeout=30, stop_after=1)]
+            own_s += time.process_time() - began
+        return ServerCost.of(server).cpu_s - before.cpu_s, own_s
 
 
 async def calls(count: int, **settings: Any) -> Cost:
@@ -129,16 +180,22 @@ async def measure(server: PostgreSQL, count: int) -> int:
         with tempfile.TemporaryDirectory() as place:
             url = new_database(server)
             memory = await calls(count, data_dir=None)
+            before = ServerCost.of(server)
             durable = await calls(count, data_dir=Path(place), database=url)
+            after, done = ServerCost.of(server), count // CALLERS * CALLERS + 5 * CALLERS
             raw = insert_raw(url, count)
             ratios.append((durable.cpu_us - memory.cpu_us) / raw.cpu_us)
             print(
                 f"{CALLERS} callers: PostgreSQL {durable.cpu_us:.0f} us CPU a call ({durable.wall_us:.0f} us wall), "
                 f"memory {memory.cpu_us:.0f}, raw insert of the same rows {raw.cpu_us:.0f}: "
-                f"({durable.cpu_us:.0f} - {memory.cpu_us:.0f}) / {raw.cpu_us:.0f} = {ratios[-1]:.2f}"
+                f"({durable.cpu_us:.0f} - {memory.cpu_us:.0f}) / {raw.cpu_us:.0f} = {ratios[-1]:.2f}; "
+                f"server {(after.cpu_s - before.cpu_s) / done * 1e6:.0f} us CPU, "
+                f"{(after.wal_bytes - before.wal_bytes) / done / 1000:.1f} KB of write-ahead log"
             )
     with tempfile.TemporaryDirectory() as place:
         lags = await follow(new_database(server), Path(place))
+    of_server, of_process = notify(server)
+    print(f"a notification, for each process that receives it: server {of_server:.0f} us CPU, process {of_process:.0f}")
     p95 = quantiles(lags, n=20)[-1]
     ratio = median(ratios)
     print(f"durable call: {ratio:.2f} times the CPU of a raw insert (goal: at most {GOAL_RATIO:.0f})")
