@@ -13,6 +13,7 @@ from toolpost.contracts.errors import StoreError
 from toolpost.contracts.storage import IdempotencyRecord
 from toolpost.stores.encryption import NoCipher
 from toolpost.stores.postgres.calls import PostgresIdempotencyStore
+from toolpost.stores.postgres.changes import CHANNEL
 from toolpost.stores.postgres.database import Connection
 from toolpost.stores.postgres.store import OpenDatabase, open_database
 from toolpost.testing.stores.samples import ANN, call_ref, event
@@ -98,6 +99,21 @@ async def test_a_waiting_task_is_woken_by_the_events_of_another_process(open_aga
     one, two = open_again(), open_again()
     waiting = asyncio.ensure_future(two.shared.changes.wait({("events",): 0}, timeout_s=30))
     await asyncio.sleep(0)
+    one.shared.writer.put(event())
+    await one.shared.writer.flush()
+
+    assert (await waiting)[("events",)] > 0
+
+
+async def test_a_notification_of_another_program_does_not_stop_the_listener(
+    open_again: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toolpost.stores.postgres.store.SLOW_POLL_S", 3600.0)
+    one, two = open_again(), open_again()
+    waiting = asyncio.ensure_future(two.shared.changes.wait({("events",): 0}, timeout_s=30))
+    await asyncio.sleep(0)
+    for payload in ("e", "enonsense", "e-1", "?", ""):
+        await one.shared.writer.submit(rows(f"SELECT pg_notify('{CHANNEL}', '{payload}')"))
     one.shared.writer.put(event())
     await one.shared.writer.flush()
 

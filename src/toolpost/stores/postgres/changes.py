@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Collection
 from contextlib import suppress
@@ -22,6 +23,7 @@ SLOW_POLL_S = 1.0  # for a change whose notification was lost with a connection
 _HORIZON_POLL_S = 0.004
 _RECONNECT_S = 0.2
 _EVENTS, _RECORDS, _END = "e", "r", "x"  # the first character of a notification
+_POSITION = re.compile("[0-9]{1,18}")
 
 # All positions below this one are final: no transaction that is open, or begins later, can add another.
 HORIZON = """
@@ -190,6 +192,8 @@ class Listener:
 
     def _note(self, payload: str) -> None:
         kind, rest = payload[:1], payload[1:]
+        if kind == _EVENTS and not _POSITION.fullmatch(rest):
+            return  # any user of the database can send a notification
         if kind == _EVENTS and any(map(is_of_events, self._changes.waited_for())):
             self._awaited = max(self._awaited or 0, int(rest))
         elif kind == _RECORDS:
