@@ -9,8 +9,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from toolpost.contracts.errors import TakenOverError
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.storage import CancelRequest, IdempotencyRecord, JournalEntry
-from toolpost.stores.encrypted_columns import decrypt_record
-from toolpost.stores.encryption import readable_rows
+from toolpost.stores.call_rows import JOURNAL, KEY, read_cancels, read_entries, read_entry, read_key
 from toolpost.stores.postgres.context import PostgresContext
 from toolpost.stores.postgres.database import Connection, constant
 from toolpost.stores.topics import CANCELS
@@ -20,7 +19,6 @@ Key = TypeVar("Key")
 Name: TypeAlias = tuple[str, ...]  # the columns that a value is encrypted to
 REMEMBERED = 10_000  # calls that have not ended
 
-_JOURNAL = 'call_id, step, run_id, tool_name, tenant, "user", at, owner, call, result'
 _BEGIN = StatementKind(
     """
     INSERT INTO journal (call_id, step, run_id, tool_name, tenant, "user", at, owner, call)
@@ -40,11 +38,11 @@ _FORGET = StatementKind("DELETE FROM journal WHERE call_id = %s AND step = %s AN
 _NAME_OF_INTENT = """
 SELECT tenant, "user", call_id, step, run_id, tool_name FROM journal WHERE call_id = %s AND step = %s
 """
-_FIND = f"SELECT {_JOURNAL} FROM journal WHERE call_id = %s AND step = %s"  # noqa: S608 - constants, here and below
-_INNER = f"SELECT {_JOURNAL} FROM journal WHERE call_id > %s AND call_id < %s AND step = '' ORDER BY at, nr"  # noqa: S608
+_FIND = f"SELECT {JOURNAL} FROM journal WHERE call_id = %s AND step = %s"  # noqa: S608 - constants, here and below
+_INNER = f"SELECT {JOURNAL} FROM journal WHERE call_id > %s AND call_id < %s AND step = '' ORDER BY at, nr"  # noqa: S608
 _OWNERS_OF_INTENTS = "SELECT DISTINCT owner FROM journal WHERE result IS NULL AND step = ''"
 _ADOPT = f"""
-UPDATE journal SET owner = %s WHERE owner = ANY(%s) AND result IS NULL AND step = '' RETURNING {_JOURNAL}
+UPDATE journal SET owner = %s WHERE owner = ANY(%s) AND result IS NULL AND step = '' RETURNING {JOURNAL}
 """  # noqa: S608
 _RESERVE = StatementKind(
     """
@@ -54,9 +52,8 @@ _RESERVE = StatementKind(
     row=itemgetter(0, 1, 2),
     read=len,
 )
-_RECORD = "call_id, tool_name, arguments_hash, outcome, owner"
-_HOLDER = f'SELECT {_RECORD} FROM keys WHERE tenant = %s AND "user" = %s AND key = %s'  # noqa: S608
-_CALL_OF_KEY = f'SELECT key, {_RECORD} FROM keys WHERE tenant = %s AND "user" = %s AND call_id = %s'  # noqa: S608
+_HOLDER = f'SELECT {KEY} FROM keys WHERE tenant = %s AND "user" = %s AND key = %s'  # noqa: S608
+_CALL_OF_KEY = f'SELECT key, {KEY} FROM keys WHERE tenant = %s AND "user" = %s AND call_id = %s'  # noqa: S608
 # The outcome is encrypted to the call, so it is not stored if another call has reserved the key since.
 _SETTLE = StatementKind(
     'UPDATE keys SET outcome = %s, at = %s WHERE tenant = %s AND "user" = %s AND key = %s AND call_id = %s',
@@ -155,12 +152,12 @@ class PostgresJournal:
 
     async def find(self, call_id: str, step: str) -> JournalEntry | None:
         row = await self._shared.reader.query(lambda db: db.execute(_FIND, (call_id, step)).fetchone())
-        return self._entry(row) if row else None
+        return read_entry(self._shared.cipher, row) if row else None
 
     async def inner(self, call_id: str) -> list[JournalEntry]:
         bounds = (f"{call_id}.", f"{call_id}/")
         rows = await self._shared.reader.query(lambda db: db.execute(_INNER, bounds).fetchall())
-        return readable_rows(rows, self._entry, lambda row: f"the intent of call {row[0]!r}")
+        return read_entries(self._shared.cipher, rows)
 
     async def adopt_orphans(self) -> list[JournalEntry]:
         return await self._shared.writer.submit(self._adopt)
@@ -171,26 +168,10 @@ class PostgresJournal:
         dead = self._shared.liveness.ended(db, owners)
         self._shared.liveness.sweep(db)
         rows = db.execute(_ADOPT, (self._shared.owner_id, dead)).fetchall() if dead else []
-        return readable_rows(rows, self._entry, lambda row: f"the intent of call {row[0]!r}")
+        return read_entries(self._shared.cipher, rows)
 
     async def _read_name(self, call_id: str, step: str) -> Name | None:
         return await self._shared.reader.query(lambda db: db.execute(_NAME_OF_INTENT, (call_id, step)).fetchone())
-
-    def _entry(self, row: tuple[Any, ...]) -> JournalEntry:
-        call_id, step, run_id, tool_name, tenant, user, at, owner, call, result = row
-        name = ("journal", tenant, user, call_id, step, run_id, tool_name)
-        return JournalEntry(
-            call_id=call_id,
-            step=step,
-            run_id=run_id,
-            tool_name=tool_name,
-            principal=Principal(tenant, user),
-            call=decrypt_record(self._shared.cipher, call, *name, "call"),
-            at=at,
-            owner=owner,
-            done=result is not None,
-            result=None if result is None else decrypt_record(self._shared.cipher, result, *name, "result"),
-        )
 
 
 class PostgresIdempotencyStore:
@@ -209,11 +190,14 @@ class PostgresIdempotencyStore:
                 return None
             held = await self._shared.reader.query(lambda db: self._read(db, _HOLDER, (*principal, key)))
             if held is not None:
-                return self._record(principal, key, held[0], is_alive=held[1])
+                return read_key(self._shared.cipher, principal, key, held[0], is_alive=held[1])
 
     async def find(self, principal: Principal, call_id: str) -> IdempotencyRecord | None:
         held = await self._shared.reader.query(lambda db: self._read(db, _CALL_OF_KEY, (*principal, call_id)))
-        return None if held is None else self._record(principal, held[0][0], held[0][1:], is_alive=held[1])
+        if held is None:
+            return None
+        (key, *row), is_alive = held
+        return read_key(self._shared.cipher, principal, key, row, is_alive=is_alive)
 
     async def settle(self, principal: Principal, key: str, outcome: Mapping[str, Any]) -> None:
         name = self._names.take((principal, key)) or await self._read_name(principal, key)
@@ -233,17 +217,6 @@ class PostgresIdempotencyStore:
 
     async def _read_name(self, principal: Principal, key: str) -> Name | None:
         return await self._shared.reader.query(lambda db: db.execute(_NAME_OF_KEY, (*principal, key)).fetchone())
-
-    def _record(self, principal: Principal, key: str, row: tuple[Any, ...], *, is_alive: bool) -> IdempotencyRecord:
-        call_id, tool_name, arguments_hash, outcome, _ = row
-        name = ("keys", *principal, key, call_id, tool_name, arguments_hash, "outcome")
-        return IdempotencyRecord(
-            call_id=call_id,
-            tool_name=tool_name,
-            arguments_hash=arguments_hash,
-            outcome=None if outcome is None else decrypt_record(self._shared.cipher, outcome, *name),
-            owner_alive=is_alive,
-        )
 
 
 class PostgresCancelStore:
@@ -267,10 +240,7 @@ class PostgresCancelStore:
     async def requested(self, target_ids: Sequence[str]) -> dict[str, list[CancelRequest]]:
         wanted = list(target_ids)
         found = await self._shared.reader.query(lambda db: db.execute(_REQUESTED, (wanted,)).fetchall())
-        wishes: dict[str, list[CancelRequest]] = {}
-        for target_id, at, tenant in found:
-            wishes.setdefault(target_id, []).append(CancelRequest(at, tenant or None))
-        return wishes
+        return read_cancels(found)
 
     async def wait(self, after: int, *, timeout_s: float) -> int:
         newest: int = (await self._shared.changes.wait({CANCELS: after}, timeout_s=timeout_s))[CANCELS]

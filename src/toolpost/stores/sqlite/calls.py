@@ -10,12 +10,10 @@ from typing import Any
 from toolpost.contracts.errors import StoreError
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.storage import CancelRequest, IdempotencyRecord, JournalEntry
-from toolpost.stores.encrypted_columns import decrypt_record
-from toolpost.stores.encryption import readable_rows
+from toolpost.stores.call_rows import JOURNAL, KEY, read_cancels, read_entries, read_entry, read_key
 from toolpost.stores.sqlite.context import SQLiteContext
 from toolpost.stores.topics import CANCELS
 
-_JOURNAL = "call_id, step, run_id, tool_name, tenant, user, at, owner, call, result"
 _NAME_OF_INTENT = """
 SELECT tenant, user, call_id, step, run_id, tool_name FROM journal WHERE call_id = ? AND step = ?
 """
@@ -23,12 +21,8 @@ _RESERVE = """
 INSERT INTO keys (tenant, user, key, call_id, tool_name, arguments_hash, at, owner) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT DO NOTHING
 """
-_HOLDER = """
-SELECT call_id, tool_name, arguments_hash, outcome, owner FROM keys WHERE tenant = ? AND user = ? AND key = ?
-"""
-_CALL_OF_KEY = """
-SELECT key, call_id, tool_name, arguments_hash, outcome, owner FROM keys WHERE tenant = ? AND user = ? AND call_id = ?
-"""
+_HOLDER = f"SELECT {KEY} FROM keys WHERE tenant = ? AND user = ? AND key = ?"  # noqa: S608 - constants, here and below
+_CALL_OF_KEY = f"SELECT key, {KEY} FROM keys WHERE tenant = ? AND user = ? AND call_id = ?"  # noqa: S608
 _SETTLE = "UPDATE keys SET outcome = ?, at = ? WHERE tenant = ? AND user = ? AND key = ?"
 _RELEASE = "DELETE FROM keys WHERE tenant = ? AND user = ? AND key = ? AND outcome IS NULL AND ? IN ('', call_id)"
 _NAME_OF_KEY = """
@@ -60,7 +54,7 @@ class SQLiteJournal:
         name = ("journal", tenant, user, entry.call_id, entry.step, entry.run_id, entry.tool_name)
         call = self._shared.cipher.encrypt(dict(entry.call), *name, "call")
         row = (entry.call_id, entry.step, entry.run_id, entry.tool_name, tenant, user, entry.at)
-        sql = f"INSERT OR REPLACE INTO journal ({_JOURNAL}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)"  # noqa: S608 - constants
+        sql = f"INSERT OR REPLACE INTO journal ({JOURNAL}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)"  # noqa: S608 - constants
         await self._shared.writer.submit(lambda db: db.execute(sql, (*row, self._shared.owner_id, call)).close())
 
     async def finish(self, call_id: str, step: str, result: Any) -> None:
@@ -71,14 +65,14 @@ class SQLiteJournal:
         await self._shared.writer.submit(lambda db: db.execute(sql, (call_id, step)).close())
 
     async def find(self, call_id: str, step: str) -> JournalEntry | None:
-        sql = f"SELECT {_JOURNAL} FROM journal WHERE call_id = ? AND step = ?"  # noqa: S608 - constants
+        sql = f"SELECT {JOURNAL} FROM journal WHERE call_id = ? AND step = ?"  # noqa: S608 - constants
         row = await self._shared.reader.query(lambda db: db.execute(sql, (call_id, step)).fetchone())
-        return self._entry(row) if row else None
+        return read_entry(self._shared.cipher, row) if row else None
 
     async def inner(self, call_id: str) -> list[JournalEntry]:
-        sql = f"SELECT {_JOURNAL} FROM journal WHERE call_id > ? AND call_id < ? AND step = '' ORDER BY at, rowid"  # noqa: S608 - constants
+        sql = f"SELECT {JOURNAL} FROM journal WHERE call_id > ? AND call_id < ? AND step = '' ORDER BY at, rowid"  # noqa: S608 - constants
         rows = await self._shared.reader.query(lambda db: db.execute(sql, (f"{call_id}.", f"{call_id}/")).fetchall())
-        return readable_rows(rows, self._entry, lambda row: f"the intent of call {row[0]!r}")
+        return read_entries(self._shared.cipher, rows)
 
     async def adopt_orphans(self) -> list[JournalEntry]:
         return await self._shared.writer.submit(self._adopt)
@@ -94,29 +88,13 @@ class SQLiteJournal:
         """Adopt the intents of owners that have ended, in one transaction; skip damaged ones."""
         unfinished = "result IS NULL AND step = ''"
         owners = db.execute(f"SELECT DISTINCT owner FROM journal WHERE {unfinished}").fetchall()  # noqa: S608 - constants
-        sql = f"UPDATE journal SET owner = ? WHERE owner = ? AND {unfinished} RETURNING {_JOURNAL}"  # noqa: S608 - constants
+        sql = f"UPDATE journal SET owner = ? WHERE owner = ? AND {unfinished} RETURNING {JOURNAL}"  # noqa: S608 - constants
         rows: list[tuple[Any, ...]] = []
         for (owner,) in owners:
             if not self._shared.liveness.alive(owner):
                 rows += db.execute(sql, (self._shared.owner_id, owner)).fetchall()
         self._shared.liveness.sweep()
-        return readable_rows(rows, self._entry, lambda row: f"the intent of call {row[0]!r}")
-
-    def _entry(self, row: tuple[Any, ...]) -> JournalEntry:
-        call_id, step, run_id, tool_name, tenant, user, at, owner, call, result = row
-        name = ("journal", tenant, user, call_id, step, run_id, tool_name)
-        return JournalEntry(
-            call_id=call_id,
-            step=step,
-            run_id=run_id,
-            tool_name=tool_name,
-            principal=Principal(tenant, user),
-            call=decrypt_record(self._shared.cipher, call, *name, "call"),
-            at=at,
-            owner=owner,
-            done=result is not None,
-            result=None if result is None else decrypt_record(self._shared.cipher, result, *name, "result"),
-        )
+        return read_entries(self._shared.cipher, rows)
 
 
 class SQLiteIdempotencyStore:
@@ -135,11 +113,11 @@ class SQLiteIdempotencyStore:
             return holder
 
         holder = await self._shared.writer.submit(work)
-        return None if holder is None else self._record(principal, key, holder)
+        return None if holder is None else self._read(principal, key, holder)
 
     async def find(self, principal: Principal, call_id: str) -> IdempotencyRecord | None:
         row = await self._shared.reader.query(lambda db: db.execute(_CALL_OF_KEY, (*principal, call_id)).fetchone())
-        return None if row is None else self._record(principal, row[0], row[1:])
+        return None if row is None else self._read(principal, row[0], row[1:])
 
     async def settle(self, principal: Principal, key: str, outcome: Mapping[str, Any]) -> None:
         def work(db: sqlite3.Connection) -> None:
@@ -154,16 +132,9 @@ class SQLiteIdempotencyStore:
         values = (*principal, key, call_id)
         await self._shared.writer.submit(lambda db: db.execute(_RELEASE, values).close())
 
-    def _record(self, principal: Principal, key: str, row: tuple[Any, ...]) -> IdempotencyRecord:
-        call_id, tool_name, arguments_hash, outcome, owner = row
-        name = ("keys", *principal, key, call_id, tool_name, arguments_hash, "outcome")
-        return IdempotencyRecord(
-            call_id=call_id,
-            tool_name=tool_name,
-            arguments_hash=arguments_hash,
-            outcome=None if outcome is None else decrypt_record(self._shared.cipher, outcome, *name),
-            owner_alive=self._shared.liveness.alive(owner),
-        )
+    def _read(self, principal: Principal, key: str, row: tuple[Any, ...]) -> IdempotencyRecord:
+        is_alive = self._shared.liveness.alive(row[-1])
+        return read_key(self._shared.cipher, principal, key, row, is_alive=is_alive)
 
 
 class SQLiteCancelStore:
@@ -185,10 +156,7 @@ class SQLiteCancelStore:
     async def requested(self, target_ids: Sequence[str]) -> dict[str, list[CancelRequest]]:
         wanted = json.dumps(list(target_ids))
         found = await self._shared.reader.query(lambda db: db.execute(_REQUESTED, (wanted,)).fetchall())
-        wishes: dict[str, list[CancelRequest]] = {}
-        for target_id, at, tenant in found:
-            wishes.setdefault(target_id, []).append(CancelRequest(at, tenant or None))
-        return wishes
+        return read_cancels(found)
 
     async def wait(self, after: int, *, timeout_s: float) -> int:
         newest: int = (await self._shared.changes.wait({CANCELS: after}, timeout_s=timeout_s))[CANCELS]
