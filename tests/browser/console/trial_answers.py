@@ -48,7 +48,7 @@ async def test_a_card_that_another_person_answers_says_who_and_offers_nothing_mo
     await hers.get_by_label("euro").fill("15")
     await press(answer(his, "approve"))
 
-    await expect(hers.get_by_text("Somebody answered while you were editing.")).to_be_visible()
+    await expect(hers.get_by_text("Someone answered while you were editing.")).to_be_visible()
     await expect(hers.get_by_text("acme:bob: approved").first).to_be_visible()
     await expect(answer(hers, "approve")).to_have_count(0)
     assert [one["euro"] for one in desk.ran("bank.transfer")] == [20]
