@@ -37,6 +37,7 @@ def build(root: Path) -> tuple[list[str], list[str]]:
     return build_data["artifacts"], warnings
 
 
+@pytest.mark.req("WEB-16")
 def test_the_file_of_licences_has_each_package_that_ships() -> None:
     assert licensed_packages() == [package.title for package in shipped_packages()]
 
@@ -86,6 +87,7 @@ def test_a_wheel_has_what_was_built(clone: Path, no_node: None) -> None:
     assert build(clone) == ([f"/{STATIC}"], [])
 
 
+@pytest.mark.req("WEB-16")
 def test_without_node_a_wheel_leaves_the_console_out_and_says_so(clone: Path, no_node: None) -> None:
     added, warnings = build(clone)
 
@@ -117,6 +119,7 @@ def test_another_value_is_refused(clone: Path, monkeypatch: pytest.MonkeyPatch) 
         build(clone)
 
 
+@pytest.mark.req("WEB-17")
 def test_the_first_load_of_a_page_is_at_most_300_kb() -> None:
     if not (ROOT / STATIC / "index.html").is_file():
         pytest.skip("NOT TESTED: the console is not built; run: make console")

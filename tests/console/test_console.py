@@ -68,6 +68,7 @@ async def test_the_page_refers_to_its_files_relative_to_its_path(
     assert 'href="//else.where/x"' in reply.text
 
 
+@pytest.mark.req("WEB-01")
 async def test_behind_a_path_prefix_every_page_finds_its_files(tmp_path: Path) -> None:
     """A reverse proxy removes the prefix before it forwards a request."""
     console = ConsoleApp(built(tmp_path / "static"))
@@ -115,6 +116,7 @@ def test_the_licences_are_shown_as_text() -> None:
     assert files.make_file("a.b/c", b"").media_type == "text/plain"
 
 
+@pytest.mark.req("WEB-01")
 async def test_every_response_has_the_policy_of_the_console(page: httpx2.AsyncClient) -> None:
     for path in ("/", "/assets/index-4f.js", "/icon.svg"):
         headers = (await page.get(path)).headers
@@ -163,6 +165,7 @@ async def test_the_gateway_serves_the_console_to_browsers_and_problems_to_progra
     assert (posted.status_code, head.status_code, head.content, foreign.status_code) == (401, 200, b"", 421)
 
 
+@pytest.mark.req("WEB-16")
 async def test_without_the_console_the_gateway_says_how_to_build_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -116,6 +116,7 @@ async def test_a_source_that_is_down_states_when_it_is_tried_again(gate: Served)
     assert SECRET not in str(shown)
 
 
+@pytest.mark.req("WEB-12")
 async def test_an_added_source_is_written_to_the_file_and_removed_from_it(gate: Served, home: Path) -> None:
     added = await sent(gate, "POST", "/sources?persist=yes", more(home))
     written = yaml.safe_load((home / "toolpost.yaml").read_text())
@@ -231,6 +232,7 @@ async def test_an_admin_key_may_add_a_url(gate: Served) -> None:
     assert (shown["state"], shown["runs_code"]) == ("up", False)
 
 
+@pytest.mark.req("WEB-12")
 async def test_a_command_is_planned_without_being_started(gate: Served, home: Path) -> None:
     marker = home / "started"
     words = shlex.join([sys.executable, "-c", f"open({str(marker)!r}, 'w')", "--token", SECRET])

@@ -77,6 +77,7 @@ async def only_card(gate: Served, tool_name: str, **arguments: Any) -> dict[str,
     return await card_for(gate, await asked(gate, tool_name, headers, **arguments), headers)
 
 
+@pytest.mark.req("WEB-09")
 async def test_a_request_of_an_api_is_shown_with_its_arguments_and_without_secrets(tmp_path: Path, api: str) -> None:
     source = {"name": "pets", "transport": "http", "connection": f"{api}/openapi.json", "required": True}
     async with served(tmp_path / "data", sources=[source], policy=ASK) as gate:
@@ -102,6 +103,7 @@ async def test_a_request_of_an_api_is_shown_with_its_arguments_and_without_secre
     assert (refused.status_code, literal.status_code) == (422, 422)
 
 
+@pytest.mark.req("WEB-09")
 async def test_a_command_is_shown_word_by_word_with_the_names_of_its_variables(tmp_path: Path) -> None:
     one = {"args": ["greet", "--name={name}", "{password}"], "stdin": "hello {name}"}
     source = {

@@ -38,6 +38,7 @@ async def series(gate: Served, **query: Any) -> dict[tuple[str, str], list[float
 
 
 @pytest.mark.waits
+@pytest.mark.req("WEB-11")
 async def test_calls_appear_in_series_and_lists(gate: Served) -> None:
     for b in (3, 4, "x"):
         await gate.box.call("add", {"a": 2, "b": b}, user="acme:ann")
@@ -69,6 +70,7 @@ async def test_calls_appear_in_series_and_lists(gate: Served) -> None:
 
 
 @pytest.mark.waits
+@pytest.mark.req("WEB-11")
 async def test_the_time_to_an_answer_is_counted(gate: Served) -> None:
     paused = await gate.box.call("drop", {"name": "t"}, user="acme:ann")
     assert isinstance(paused, Paused)

@@ -62,6 +62,7 @@ async def finish(web: httpx2.AsyncClient, url: str, parameters: dict[str, str]) 
 
 
 @pytest.mark.parametrize("secret", [None, "a-secret-of-the-console"])
+@pytest.mark.req("WEB-05")
 async def test_a_person_signs_in_and_comes_back_to_the_page_with_a_ticket(tmp_path: Path, secret: str | None) -> None:
     async with gateway(tmp_path / "data", secret=secret) as url, httpx2.AsyncClient(trust_env=False) as web:
         there = await web.head(f"{url}/sign-in/start")

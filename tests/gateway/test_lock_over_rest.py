@@ -48,6 +48,7 @@ async def shown(gate: Served) -> dict[str, Any]:
 
 
 @pytest.mark.programs
+@pytest.mark.req("WEB-13")
 async def test_a_changed_tool_is_shown_and_approved_as_shown(gate: Served, place: Place) -> None:
     key = await gate.key("acme:bot", "call")
     waiting = await called(gate, key)
@@ -68,6 +69,7 @@ async def test_a_changed_tool_is_shown_and_approved_as_shown(gate: Served, place
 
 
 @pytest.mark.programs
+@pytest.mark.req("WEB-13")
 async def test_a_tool_that_is_not_as_it_was_shown_is_not_approved(gate: Served, place: Place) -> None:
     before = place.lock.read_text()
     stale = await approved(gate, tools=["srv.look"], hashes={"srv.look": f"sha256:{'0' * 64}"})

@@ -47,6 +47,7 @@ async def card_for(gate: Served, pending_id: str, headers: dict[str, str]) -> di
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
+@pytest.mark.req("WEB-08")
 async def test_a_link_that_a_chat_program_fetches_never_answers(gate: Served, method: str) -> None:
     pending_id = await asked(gate, "drop", await gate.key("acme:bot", "call"), name="t")
     paths = [f"/approvals/{pending_id}", f"/approvals/{pending_id}?decision=approve", f"/api/v1/pending/{pending_id}"]
@@ -58,6 +59,7 @@ async def test_a_link_that_a_chat_program_fetches_never_answers(gate: Served, me
     assert (await card_for(gate, pending_id, {}))["status"] == "open"
 
 
+@pytest.mark.req("WEB-08")
 async def test_a_card_says_what_its_viewer_may_do_and_why_not(gate: Served) -> None:
     agent, boss, ann = (
         await gate.key("acme:bot", "call"),
@@ -73,6 +75,7 @@ async def test_a_card_says_what_its_viewer_may_do_and_why_not(gate: Served) -> N
     assert "the scope 'answer'" in for_agent["viewer"]["why_not"]
 
 
+@pytest.mark.req("WEB-08")
 async def test_a_card_shows_the_rule_the_tool_and_the_caller(gate: Served) -> None:
     agent, boss = await gate.key("acme:bot", "call"), await session(gate, "acme:boss")
     paid = await card_for(gate, await asked(gate, "pay", agent, euro=5), boss)
@@ -199,6 +202,7 @@ async def test_a_refused_answer_carries_the_facts(gate: Served) -> None:
     assert "hunter2" not in str(late)
 
 
+@pytest.mark.req("WEB-10")
 async def test_a_pending_action_is_passed_on_to_somebody_who_may_answer(gate: Served) -> None:
     boss, agent = await session(gate, "acme:boss"), await gate.key("acme:bot", "call")
     pending_id = await asked(gate, "pay", agent, euro=5)

@@ -70,6 +70,7 @@ async def test_the_rules_are_listed_with_the_number_of_tools_that_each_decides_a
     assert policy["template"] == {"name": "standard", "tools": 0}
 
 
+@pytest.mark.req("WEB-14")
 async def test_an_explanation_names_the_rule_and_why_earlier_ones_do_not_match(gate: Served) -> None:
     shown = await explained(gate, "pay", arguments={"to": "bob", "euro": 3, "api_key": "sk-very-secret-value"})
 
@@ -87,6 +88,7 @@ async def test_an_explanation_names_the_rule_and_why_earlier_ones_do_not_match(g
     assert "sk-very-secret-value" not in str(shown)
 
 
+@pytest.mark.req("WEB-14")
 async def test_an_explanation_has_no_effects(gate: Served) -> None:
     await explained(gate, "pay", arguments={"to": "bob", "euro": 3})
     await explained(gate, "remove", arguments={"name": "last"})

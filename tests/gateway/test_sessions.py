@@ -62,6 +62,7 @@ async def events_of(gate: Served, user: str) -> list[tuple[str, dict[str, Any]]]
     return [(event.code.name, dict(event.payload)) for event in found]
 
 
+@pytest.mark.req("WEB-02")
 async def test_a_ticket_of_the_operator_opens_one_session(gate: Served) -> None:
     made = await gate.http.post("/api/v1/tickets")
     text = made.json()["ticket"]
@@ -112,6 +113,7 @@ async def test_a_ticket_that_was_copied_in_the_database_is_unknown(gate: Served,
     assert str(tmp_path) not in refused.text
 
 
+@pytest.mark.req("WEB-03")
 async def test_a_key_of_a_person_only_opens_sessions_which_call_and_answer(gate: Served) -> None:
     key = await person_key(gate, "acme:ann")
     direct = [
@@ -131,6 +133,7 @@ async def test_a_key_of_a_person_only_opens_sessions_which_call_and_answer(gate:
     assert (done.status_code, done.json()["content"]) == (200, "x")
 
 
+@pytest.mark.req("WEB-03")
 async def test_what_an_agent_holds_opens_no_session(gate: Served) -> None:
     agent, mine = await gate.key("acme:ann", "call"), await session(gate, "acme:ann")
     refused = await gate.http.post("/api/v1/sessions", headers=agent)
@@ -243,6 +246,7 @@ async def test_the_secret_of_a_session_is_nowhere_in_the_data_folder(gate: Serve
     assert not [one for one in files if mine in one or text in one]
 
 
+@pytest.mark.req("WEB-04")
 async def test_an_address_tries_to_sign_in_ten_times_a_minute(gate: Served) -> None:
     replies = [await redeem(gate, "tpt_0_x") for _ in range(11)]
     by_bearer = await gate.http.post("/api/v1/sessions", headers=bearer("tpk_0_x"))
@@ -264,6 +268,7 @@ async def test_a_session_on_this_machine_ends_with_the_gateway(tmp_path: Path) -
     assert "the gateway was restarted" in after.json()["detail"]
 
 
+@pytest.mark.req("WEB-04")
 async def test_elsewhere_a_session_ends_after_twelve_hours_without_a_request_and_after_seven_days(gate: Served) -> None:
     now = [1000.0]
     emitter, store = gate.box.router.emitter, gate.box.store

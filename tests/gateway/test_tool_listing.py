@@ -177,6 +177,7 @@ async def test_collections_and_tags_are_counted(gate: Served) -> None:
     assert (tags["money"], tags["orders"]) == (2, 2)
 
 
+@pytest.mark.req("WEB-17")
 async def test_a_long_list_is_small_when_compressed(tmp_path: Path) -> None:
     tools = [named(f"many.tool_{number}", f"tag_{number % 7}") for number in range(2000)]
     async with (

@@ -12,6 +12,7 @@ from tests.browser.console.visitor import ConsoleVisitor, answer, axe, enters, l
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.programs]
 
 
+@pytest.mark.req("WEB-02")
 async def test_the_link_of_the_terminal_signs_in_once_and_leaves_the_address(desk: Desk, guest: Guest) -> None:
     ann, eve = await guest(desk.url), await guest(desk.url)
     link = await desk.ticket()
@@ -33,6 +34,7 @@ async def test_a_key_signs_in_and_is_not_kept(desk: Desk, guest: Guest) -> None:
     assert key not in str(await storage(tab))
 
 
+@pytest.mark.req("WEB-03")
 async def test_the_key_of_an_agent_is_refused_and_the_page_says_why(desk: Desk, guest: Guest) -> None:
     bot = await guest(desk.url)
     agent = (await desk.gate.key("acme:bot", "call"))["Authorization"].removeprefix("Bearer ")
@@ -44,6 +46,7 @@ async def test_the_key_of_an_agent_is_refused_and_the_page_says_why(desk: Desk, 
     assert await storage(tab) == {}
 
 
+@pytest.mark.req("WEB-06")
 async def test_a_call_that_pauses_appears_by_itself_and_an_approval_shows_its_result(
     desk: Desk, ann: ConsoleVisitor
 ) -> None:
@@ -60,6 +63,7 @@ async def test_a_call_that_pauses_appears_by_itself_and_an_approval_shows_its_re
     assert (await desk.outcome(pending))["content"] == {"transferred": 20, "to": "ACME"}
 
 
+@pytest.mark.req("WEB-07")
 async def test_a_call_approved_with_changes_keeps_the_secret_that_nobody_saw(desk: Desk, ann: ConsoleVisitor) -> None:
     pending = await desk.asks("bank.transfer", to="ACME", euro=20, password="hunter2")
     tab = await ann.signs_in(await desk.ticket())
@@ -88,6 +92,7 @@ async def test_a_denial_gives_its_reason_to_the_agent(desk: Desk, ann: ConsoleVi
     assert desk.ran("mail.send") == []
 
 
+@pytest.mark.req("WEB-06")
 async def test_two_tabs_and_two_clicks_make_one_call(desk: Desk, ann: ConsoleVisitor) -> None:
     pending = await desk.asks("bank.transfer", to="ACME", euro=20)
     one = await ann.signs_in(await desk.ticket())
@@ -113,6 +118,7 @@ async def test_who_made_a_call_cannot_answer_it_where_two_are_needed(desk: Desk,
     await expect(his.get_by_text("acme:eve: approved").first).to_be_visible()
 
 
+@pytest.mark.req("WEB-15")
 async def test_a_phone_approves_after_the_end_of_the_preview_was_seen(desk: Desk, guest: Guest) -> None:
     phone = await guest(desk.url, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
     tab = await phone.signs_in(await desk.ticket())
