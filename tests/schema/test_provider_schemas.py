@@ -304,6 +304,7 @@ def test_every_array_has_a_schema_of_its_items(provider: Any) -> None:
         pair={"type": "array", "items": [{"type": "string"}, {"$ref": "#/properties/pair/items/0"}]},
         rest={"type": "array", "items": [{"type": "string"}], "additionalItems": {"type": "integer"}},
         texts={"type": "array", "items": {"type": "string"}},
+        inner={"anyOf": [{"$ref": "#"}, {"type": "null"}]},
     )
 
     assert (shown["any"]["items"], shown["maybe"]["items"], shown["texts"]["items"]) == ({}, {}, {"type": "string"})

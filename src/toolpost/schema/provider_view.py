@@ -138,10 +138,9 @@ def _with_items(schema: JsonSchema) -> JsonSchema:
 
 def _steps_to_items(steps: list[str]) -> list[str]:
     """Change the steps of a JSON Pointer into a tuple of older drafts."""
-    following = [*steps[1:], ""]
+    after = dict(enumerate(steps[1:]))
     return [
-        "prefixItems" if step == "items" and after.isdecimal() else step
-        for step, after in zip(steps, following, strict=True)
+        "prefixItems" if step == "items" and after.get(at, "").isdecimal() else step for at, step in enumerate(steps)
     ]
 
 
