@@ -70,6 +70,7 @@ def texts(node: Any, kind: str) -> list[str]:
     return own + [text for item in node.values() for text in texts(item, kind)]
 
 
+@pytest.mark.req("WEB-18")
 async def test_slack_shows_the_facts_as_plain_text_with_a_link(chat: Chat) -> None:
     async with Toolbox(tools=[pay], settings=chat.settings(template="slack")) as box:
         paused = await box.call("pay", {"to": HOSTILE, "password": "hunter2hunter2"}, user="acme:ann")
@@ -96,6 +97,7 @@ async def test_slack_does_not_parse_names_in_its_notification(chat: Chat) -> Non
     assert message["text"] == "Tool call failed: &lt;!channel&gt;"
 
 
+@pytest.mark.req("WEB-18")
 async def test_teams_gets_a_card_without_markdown(chat: Chat) -> None:
     async with Toolbox(tools=[pay], settings=chat.settings(template="teams")) as box:
         paused = await box.call("pay", {"to": HOSTILE}, user="acme:ann")
@@ -110,6 +112,7 @@ async def test_teams_gets_a_card_without_markdown(chat: Chat) -> None:
     assert card["actions"][0]["url"].endswith(f"/approvals/{paused.pending_id}")
 
 
+@pytest.mark.req("WEB-18")
 async def test_a_mail_service_gets_its_own_json(chat: Chat) -> None:
     template = {"to": ["eva@acme.example"], "subject": "[Toolpost] {subject}", "text": "{text}\n\n{facts}\n\n{link}"}
     settings = chat.settings(template=template, headers={"Authorization": "Bearer mail-key-4711"})
