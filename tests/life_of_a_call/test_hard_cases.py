@@ -495,9 +495,16 @@ async def test_an_intent_that_never_came_to_the_disk_holds_no_key(make_box: Make
         runs.append("pay")
 
     async with make_box(pay) as box:
-        begin = box.store.journal.begin
-        box.store.journal.begin = lambda _: asyncio.sleep(60)
-        late = await box.call("pay", user=ANN, idempotency_key="K", timeout_s=0.02)
+        begin, begun = box.store.journal.begin, asyncio.Event()
+
+        async def hang(_: object) -> None:
+            begun.set()
+            await asyncio.sleep(60)
+
+        box.store.journal.begin = hang
+        calling = asyncio.ensure_future(box.call("pay", user=ANN, idempotency_key="K", timeout_s=1))
+        await begun.wait()
+        late = await calling
         box.store.journal.begin = begin
         async with asyncio.timeout(20):
             while (again := await box.call("pay", user=ANN, idempotency_key="K")).status == "failed":

@@ -112,13 +112,19 @@ class OutcomeRecorder:
         request, data = attempt.request, dump_outcome(outcome)
         try:
             await self._write(attempt, outcome, data)
-        except TakenOverError as error:  # the process that took the call over ends it, too
-            _log.warning("the result of %s (%s) is not recorded: %s", request.call_id, request.tool_name, error)
         except StoreError as error:
+            may_retry = not isinstance(error, TakenOverError) or self._may_lack_intent(attempt)
+            if not may_retry:  # the process that took the call over ends it, too
+                _log.warning("the result of %s (%s) is not recorded: %s", request.call_id, request.tool_name, error)
+                return
             _log.error("the result of %s (%s) is not recorded yet: %s", request.call_id, request.tool_name, error)
             self._background.retry_write(partial(self._write_later, attempt, outcome, data, emit_end))
         else:
             emit_end()
+
+    def _may_lack_intent(self, attempt: Attempt) -> bool:
+        """Return whether the intent may never have been written, because the call ended before that was known."""
+        return not attempt.intent_written and attempt.owner == self._journal.owner_id
 
     async def _write_later(
         self, attempt: Attempt, outcome: Outcome, data: Mapping[str, Any], emit_end: Callable[[], None]
