@@ -32,6 +32,7 @@ settings.register_profile("here", deadline=None, suppress_health_check=[HealthCh
 settings.register_profile("ci", settings.get_profile("here"), derandomize=True)
 settings.register_profile("quick", settings.get_profile("here"), max_examples=25)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
+OF_POSTGRES = Path(__file__).parent / "postgres"
 WATCH.begin()
 keep_modules()
 
@@ -95,8 +96,11 @@ def postgres_url(postgres: PostgreSQL) -> Iterator[str]:
 
 @pytest.fixture(autouse=True)
 def _store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """With `--store postgres`, let PostgreSQL take the place of SQLite in every Toolbox of this process."""
-    if request.config.getoption("store") != "postgres":
+    """With `--store postgres`, let PostgreSQL take the place of SQLite in every Toolbox of this process.
+
+    The tests of PostgreSQL itself name their databases.
+    """
+    if request.config.getoption("store") != "postgres" or request.path.is_relative_to(OF_POSTGRES):
         yield
         return
     if request.node.get_closest_marker("programs") and "postgres_url" not in request.fixturenames:

@@ -199,6 +199,7 @@ async def test_an_origin_is_compared_with_its_scheme_and_port(tmp_path: Path) ->
     assert statuses == [200] * len(own) + [403] * len(foreign)
 
 
+@pytest.mark.sqlite
 async def test_limits_that_cannot_be_checked_admit_no_call(tmp_path: Path) -> None:
     async with served(tmp_path / "data", [whoami]) as gate:
         agent = await gate.key("acme:bot", "call")
