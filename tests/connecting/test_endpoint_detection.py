@@ -99,7 +99,8 @@ async def test_who_stops_answering_is_not_known() -> None:
 
     async with Site(once) as site:
         found = await detect_url(site.url, {})
-    assert (name_of(found), found.tried[0]) == ("unknown", site.url)
+    assert (name_of(found), found.tried[0]) == ("unknown", (site.url, "HTTP 200"))
+    assert {answer for _, answer in found.tried[1:]} == {"connection_failed"}
 
 
 @pytest.mark.parametrize(

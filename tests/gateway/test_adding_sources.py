@@ -34,6 +34,8 @@ API = {"name": "api", "transport": "mcp"}
 CONFIG = """# our gateway
 data_dir: ./data
 builtins: none
+policy:
+  - {action: deny, tools: [local.drop]}
 sources:
   - name: local  # our tools
     transport: python
@@ -291,7 +293,7 @@ async def test_a_url_is_detected_and_planned(gate: Served) -> None:
     assert SECRET not in json.dumps(found)
     assert (plan["source"]["transport"], plan["command"]) == ("mcp", None)
     assert (lost["status"], lost["transport"]) == ("unknown", None)
-    assert lost["tried"] == ["http://127.0.0.1:9/"]
+    assert lost["tried"] == [{"url": "http://127.0.0.1:9/", "answer": "connection_failed"}]
     assert lost["next"]
 
 
@@ -299,6 +301,7 @@ async def test_a_try_lists_tools_with_verdicts_and_adds_nothing(gate: Served, ho
     tried = await sent(gate, "POST", "/sources/try", {"source": more(home)})
     tools = {one["name"]: one for one in tried["tools"]}
 
+    assert tried["problems"] == []
     assert (tools["more.add"]["verdict"]["action"], tools["more.drop"]["verdict"]["action"]) == ("allow", "ask")
     assert tools["more.drop"]["said_by"] == "code"
     assert [one["name"] for one in await sent(gate, "GET", "/sources")] == ["local"]

@@ -2257,8 +2257,10 @@ export interface components {
             title: string | null;
             because: string;
             kind: string | null;
-            /** @description The addresses that were requested */
-            tried: string[];
+            tried: {
+                url: string;
+                answer: string;
+            }[];
             /** @description What to do if it is not recognized */
             next: string[];
         };

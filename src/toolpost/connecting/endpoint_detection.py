@@ -41,17 +41,24 @@ _GUARDED_MANUAL = (
 _SERVER_LIST = "lists the MCP servers of another program; to use them, run `toolpost import {file}`"
 
 
+class Probed(NamedTuple):
+    """An address that was requested, and its answer, such as `HTTP 404`, or the code of the error without one."""
+
+    url: str
+    answer: str
+
+
 class Endpoint(NamedTuple):
     """The detected transport of an address or a file; without a transport, `because` is the reason.
 
-    `tried` are the probed addresses. `kind` is the kind of a file that is not a source itself, or `guarded` for a
-    recognized address that needs a credential.
+    `kind` is the kind of a file that is not a source itself, or `guarded` for a recognized address that needs a
+    credential.
     """
 
     because: str
     transport: Transport | None = None
     detection: Detection | None = None
-    tried: tuple[str, ...] = ()
+    tried: tuple[Probed, ...] = ()
     kind: Literal["graphql_schema", "server_list", "guarded"] | None = None
 
 
@@ -107,7 +114,7 @@ class _Prober:
         self._client = client
         self._url = url
         self._headers = headers
-        self._tried: list[str] = []
+        self._answers: dict[str, str] = {}
 
     async def run(self) -> Endpoint:
         from toolpost.wire.messages import Request  # noqa: PLC0415 - only detection needs it
@@ -116,19 +123,22 @@ class _Prober:
         try:
             response = await self._send(Request("GET", self._url))
         except ToolError as error:
-            return Endpoint(str(error), tried=(self._url,))
+            return self._found(Endpoint(str(error)))
         if response.status in _REFUSED and urlsplit(self._url).path.rstrip("/").endswith(_MANUAL):
             # Another transport at this host, such as an open REST API or an MCP server, is not what was requested.
-            return Endpoint(_GUARDED_MANUAL.format(status=response.status), tried=(self._url,), kind="guarded")
+            return self._found(Endpoint(_GUARDED_MANUAL.format(status=response.status), kind="guarded"))
         if (certain := _certain(response, transports)) is not None:
-            return certain
+            return self._found(certain)
         guess = _first(response, transports)
         others = [transport for transport in transports if guess is None or transport is not guess.transport]
         try:
             endpoint = await self._probe(others)
         except ToolError:  # no further probes of a host that stopped responding
             endpoint = None
-        return (endpoint or guess or Endpoint(explain(response)))._replace(tried=tuple(self._tried))
+        return self._found(endpoint or guess or Endpoint(explain(response)))
+
+    def _found(self, endpoint: Endpoint) -> Endpoint:
+        return endpoint._replace(tried=tuple(Probed(url, answer) for url, answer in self._answers.items()))
 
     async def _probe(self, transports: Sequence[Transport]) -> Endpoint | None:
         for transport in transports:
@@ -144,14 +154,17 @@ class _Prober:
         return None
 
     async def _send(self, request: Request) -> ProbeResponse:
-        if request.url not in self._tried:
-            self._tried.append(request.url)
         headers = {"Accept": _ACCEPT, **dict(request.headers), **self._headers}
-        async with await self._client.send(replace(request, headers=headers)) as response:
-            # An event stream does not end.
-            body = b"" if response.media_type == "text/event-stream" else await response.read()
-            fields = {name.lower(): value for name, value in response.headers}
-            return ProbeResponse(request.url, self._url, response.status, fields, body, request.method)
+        try:
+            async with await self._client.send(replace(request, headers=headers)) as response:
+                # An event stream does not end.
+                body = b"" if response.media_type == "text/event-stream" else await response.read()
+        except ToolError as error:
+            self._answers[request.url] = error.error_code
+            raise
+        self._answers[request.url] = f"HTTP {response.status}"
+        fields = {name.lower(): value for name, value in response.headers}
+        return ProbeResponse(request.url, self._url, response.status, fields, body, request.method)
 
 
 def _detect(transport: Transport, response: ProbeResponse) -> Detection | None:
@@ -167,7 +180,7 @@ def _certain(response: ProbeResponse, transports: Sequence[Transport]) -> Endpoi
     for transport in transports:
         detection = _detect(transport, response)
         if detection is not None and detection.is_certain:
-            return Endpoint(detection.because, transport, detection, (response.given,))
+            return Endpoint(detection.because, transport, detection)
     return None
 
 

@@ -461,7 +461,7 @@ def _detect_file_source(source: ExternalToolConfig) -> ExternalToolConfig:
 
 
 def _not_recognised(found: Endpoint) -> str:
-    tried = ", ".join(address.partition("?")[0] for address in found.tried)
+    tried = ", ".join(probed.url.partition("?")[0] for probed in found.tried)
     if found.kind == "guarded":
         return f"{tried} denied access, and nothing was written: {found.because}"
     return (

@@ -132,9 +132,12 @@ function Detected({ found }: { found: DetectedSource }) {
         <Foreign text={found.because} block />
       </p>
       <ul className="mono">
-        {found.tried.map((address) => (
-          <li key={address}>
-            <Foreign text={address} limit={160} />
+        {found.tried.map(({ url, answer }, index) => (
+          <li key={url} className="row wrap">
+            <Foreign text={url} limit={160} />
+            <span className={recognized && index === found.tried.length - 1 ? 'end ok-ink' : 'end faint'}>
+              <Foreign text={answer} limit={60} />
+            </span>
           </li>
         ))}
       </ul>

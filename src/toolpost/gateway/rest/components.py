@@ -793,7 +793,9 @@ COMPONENTS: dict[str, Any] = {
             "title": MAYBE_TEXT,
             "because": TEXT,
             "kind": MAYBE_TEXT,
-            "tried": {**array(TEXT), "description": "The addresses that were requested"},
+            "tried": array(
+                record({"url": TEXT, "answer": TEXT}, about="A requested address and its answer, such as `HTTP 404`")
+            ),
             "next": {**array(TEXT), "description": "What to do if it is not recognized"},
         }
     ),

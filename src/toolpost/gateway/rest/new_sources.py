@@ -135,7 +135,9 @@ async def detect_new_source(request: RestRequest) -> Response:
             "title": None if found.detection is None else found.detection.label,
             "because": redactor.text(found.because),
             "kind": found.kind,
-            "tried": [redactor.text(mask_url_secrets(address)) for address in found.tried],
+            "tried": [
+                {"url": redactor.text(mask_url_secrets(probed.url)), "answer": probed.answer} for probed in found.tried
+            ],
             "next": _NEXT[status],
         }
     )
@@ -236,7 +238,8 @@ async def try_source(request: RestRequest) -> Response:
             }
             for entry in entries
         ]
-        problems = [redactor.text(problem) for problem in box.problems]
+        # Not those of the settings: rules and overrides may name tools of the other sources.
+        problems = [redactor.text(problem) for problem in box.sources.index.problems]
     return JsonResponse({"name": config.name, "tools": tools, "problems": problems})
 
 
