@@ -1,6 +1,6 @@
 /** Requests to the gateway: with the session's bearer, refused as a `Problem`, and sent again after a new sign-in. */
 
-import createClient, { type MaybeOptionalInit } from 'openapi-fetch';
+import createClient from 'openapi-fetch';
 
 import { measureClock } from '../format/clock';
 import { words } from '../words';
@@ -8,8 +8,6 @@ import { BASE_URL } from './address';
 import { Problem } from './problem';
 import type { paths } from './schema';
 import { dropSession, nextSession, session, type Session } from './session';
-
-export type Init<Path extends keyof paths, Method extends keyof paths[Path]> = MaybeOptionalInit<paths[Path], Method>;
 
 /** The API with its types. A refused request rejects with a `Problem`, so `data` is there. */
 export const api = createClient<paths>({ baseUrl: BASE_URL, fetch: send });

@@ -25,10 +25,6 @@ export function limitsOf({ range, zoom }: Window, now: number): { since: number;
   return { ...zoom, step: stepFor(zoom.until - zoom.since) };
 }
 
-export function secondsOf({ range, zoom }: Window): number {
-  return zoom ? zoom.until - zoom.since : RANGES[range].seconds;
-}
-
 /** The window between two times, at least ten minutes long and in whole minutes. */
 export function zoomTo(one: number, other: number): { since: number; until: number } {
   const middle = (one + other) / 2;

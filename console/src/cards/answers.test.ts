@@ -4,10 +4,11 @@ import { queryClient } from '../api/query-client';
 import { keepSession } from '../api/session';
 import type { Me } from '../api/types';
 import type { Card } from '../api/types';
-import { answerCard, phaseOf, reopen } from './answers';
+import { answerCard, phaseOf } from './answers';
 
 const ME = { user: 'acme:ann' } as Me;
-const CARD = { id: 'ask_1', status: 'open' } as Card;
+let CARD: Card;
+let cards = 0;
 const OUTCOME = { status: 'completed', content: 'paid' };
 
 type Reply = { status: number; body: unknown } | 'lost';
@@ -22,7 +23,8 @@ function reply({ status, body }: { status: number; body: unknown }): Response {
 beforeEach(() => {
   vi.useFakeTimers();
   queryClient.clear();
-  reopen(CARD.id);
+  cards += 1;
+  CARD = { id: `ask_${cards}`, status: 'open' } as Card;
   sent = [];
   replies = [];
   keepSession({ token: 'tps_1', me: ME });

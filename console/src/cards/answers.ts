@@ -69,12 +69,6 @@ export async function answerCard(card: Card, answer: Answer): Promise<void> {
   finish(card, end);
 }
 
-/** Forget how an answer was refused, to try another. */
-export function reopen(id: string): void {
-  phases.delete(id);
-  tell();
-}
-
 async function send(id: string, answer: Answer): Promise<Outcome> {
   const answered = api.POST('/api/v1/pending/{pending_id}/answer', {
     params: { path: { pending_id: id } },

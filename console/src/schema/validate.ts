@@ -3,7 +3,7 @@
 import { Validator, type OutputUnit } from '@cfworker/json-schema';
 
 import { schemaWords } from '../words';
-import { isObject, plain, pointerOf, stepsOf, type Json, type Path } from './json';
+import { plain, pointerOf, type Json } from './json';
 import type { JsonSchema, SchemaRoot } from './resolve';
 
 export interface Issue {
@@ -129,15 +129,4 @@ export function parseIssue(text: string): Issue {
     at += step.length;
   }
   return { pointer: pointerOf(path), message: text.slice(at).replace(/^:\s*/, '') };
-}
-
-/** The path of a pointer in a value: steps into arrays are numbers. */
-export function pathOf(pointer: string, value: Json): Path {
-  let inner: Json | undefined = value;
-  return stepsOf(pointer).map((step) => {
-    const key = Array.isArray(inner) ? Number(step) : step;
-    if (Array.isArray(inner)) inner = inner[Number(step)];
-    else inner = isObject(inner) ? inner[step] : undefined;
-    return key;
-  });
 }

@@ -53,7 +53,6 @@ export const insightWords = {
   share: 'Share of the most frequent',
   calls: 'Calls',
   failed: 'Failed',
-  failedPart: 'Failed, %',
   last: 'Last',
   lastAt: 'Last call',
   empty: 'Nothing was called in this window.',

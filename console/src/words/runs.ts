@@ -26,7 +26,6 @@ export const runWords = {
   card: 'Approval',
   checks: 'Checks, queue',
   clear: 'Clear the filters',
-  closePanel: 'Close',
   collapsed: (count: number, tool: string) => `${count} parallel calls of ${tool}`,
   copyAs: 'Copy as',
   copyLink: 'Link',

@@ -50,7 +50,6 @@ export const sourceWords = {
   fileLabel: 'Text of the file',
   found: 'Found',
   gone: 'gone',
-  goneTools: (count: number) => `${count} gone`,
   header: 'Header',
   headerHint: 'As NAME: VALUE. It is used to look, and the configuration refers to a variable.',
   idle: 'idle',

@@ -22,7 +22,6 @@ export const viewWords = {
   items: (count: number) => `${count.toLocaleString()} ${count === 1 ? 'item' : 'items'}`,
   markdown: 'Markdown',
   masked: 'masked',
-  noRows: 'No rows.',
   openLink: 'Open',
   query: 'Query',
   raw: 'Raw',
@@ -37,5 +36,4 @@ export const viewWords = {
   truncated: 'The preview is cut here.',
   untrusted: 'Untrusted content',
   untrustedFrom: (origin: string) => `Untrusted content from ${origin}`,
-  wholeFile: (lines: number) => `The whole file, ${lines.toLocaleString()} lines`,
 };
