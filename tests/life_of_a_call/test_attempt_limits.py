@@ -162,7 +162,7 @@ async def test_the_last_attempt_ends_the_call_and_events_say_so(make_box: MakeBo
 
 @pytest.mark.req("RES-02")
 async def test_a_call_with_effects_is_not_tried_again_after_a_timeout(make_box: MakeBox) -> None:
-    source = hesitant(overrides={"pay": {"timeout_s": 0.05}}, deadline_s=600)
+    source = hesitant(overrides={"pay": {"timeout_s": 0.5}}, deadline_s=600)
     async with make_box(sources=[source]) as box:
         outcome = await box.call("hesitant.pay")
     assert begun == ["pay"]

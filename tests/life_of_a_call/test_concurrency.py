@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.life_of_a_call.conftest import MakeBox
-from toolpost import ExternalToolConfig, RetryPolicy, Toolbox, map_concurrent, tool
+from toolpost import ExternalToolConfig, RetryPolicy, map_concurrent, tool
 
 
 class Gauge:
@@ -84,20 +84,17 @@ async def test_map_concurrent_runs_eight_at_a_time_and_keeps_the_order() -> None
 
 
 async def test_a_caller_who_gives_up_waiting_leaves_the_queue(make_box: MakeBox) -> None:
-    go = asyncio.Event()
+    begun, go = asyncio.Event(), asyncio.Event()
 
     @tool(side_effects="read", max_concurrency=1)
     async def work() -> str:
+        begun.set()
         await go.wait()
         return "done"
 
-    async def started(box: Toolbox) -> None:
-        while len(box.router.inflight) < 1:
-            await asyncio.sleep(0)
-
     async with make_box(work) as box:
         first = asyncio.create_task(box.call("work"))
-        await started(box)
+        await begun.wait()
         late = await box.call("work", timeout_s=0.02)
         go.set()
         assert late.error.error_code == "timeout"
