@@ -23,6 +23,7 @@ export interface EventPage {
 
 const PAGE = 200;
 const LATEST = 20;
+const MOST_FAILURES = 100;
 // Without the requests, starts and progress of calls, which can be thousands a minute, and without logs.
 const NOTABLE = [
   'TOOL_CALL_COMPLETED', 'TOOL_CALL_FAILED', 'APPROVAL_*', 'CALL_*', 'QUESTION_*', 'FALLBACK_*', 'BREAKER_*', 'CATALOG_*',
@@ -47,6 +48,11 @@ export const latestEventsQuery = queryOptions({
   queryFn: async ({ signal }) => (await listEvents({ type: NOTABLE.join(',') }, LATEST, undefined, signal)).items,
   staleTime: Infinity,
 });
+
+/** The last calls that failed since a time, the newest first. */
+export async function lastFailures(since: number, signal: AbortSignal): Promise<Event[]> {
+  return (await listEvents({ type: 'TOOL_CALL_FAILED', since }, MOST_FAILURES, undefined, signal)).items;
+}
 
 async function listEvents(filters: EventFilters, limit: number, before: number | undefined, signal: AbortSignal): Promise<EventPage> {
   const query = parametersOf(filters);

@@ -4,8 +4,9 @@ import { queryOptions } from '@tanstack/react-query';
 
 import { gatewayNow } from '../format/clock';
 import { isLive, listening } from '../live/live';
+import { lastFailures } from './audit';
 import { api, body } from './client';
-import type { Card } from './types';
+import type { Card, Event } from './types';
 
 const POLL_MS = 10_000;
 /** Fresh as long as events arrive; asked for again every ten seconds while they do not. */
@@ -217,13 +218,21 @@ export const failuresQuery = (window: WindowName) =>
       const { seconds } = WINDOWS[window];
       const since = gatewayNow() - seconds;
       const query = { by: 'failure', metric: 'failed', since, limit: 7 } as const;
-      const [top, series] = await Promise.all([
+      const [top, series, events] = await Promise.all([
         body(api.GET('/api/v1/insight/top', { params: { query }, signal })),
         body(api.GET('/api/v1/insight/series', { params: { query: { ...query, step: seconds / 12 } }, signal })),
+        lastFailures(since, signal),
       ]);
-      return { top: top.items.filter((item) => item.failed > 0), series: series.series };
+      const items = top.items.filter((item) => item.failed > 0);
+      const messageOf = (key: string) => events.find((event) => failureOf(event) === key)?.payload.error_message;
+      return { top: items.map((item) => ({ ...item, message: messageOf(item.key) })), series: series.series };
     },
   });
+
+/** The tool and the error code of a failed call, as the figures name them. */
+function failureOf({ payload }: Event): string {
+  return `${String(payload.tool_name)} ${String(payload.error_code)}`;
+}
 
 async function listCards(status: Card['status'], signal: AbortSignal): Promise<Card[]> {
   const cards: Card[] = [];

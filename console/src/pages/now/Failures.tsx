@@ -41,6 +41,9 @@ export function Failures({ window }: { window: WindowName }) {
               <Chip tone="fail">
                 <Foreign text={code} />
               </Chip>
+              <span className={`${styles.message ?? ''} cut soft`}>
+                {typeof item.message === 'string' && <Foreign text={item.message} limit={160} />}
+              </span>
               <span className="end row">
                 <Sparkline values={series.find((one) => one.key === item.key)?.values ?? []} />
                 <span className="num bold">{words.now.times(formatCount(item.failed))}</span>
