@@ -1,1 +1,1 @@
-"""Programs that show Toolpost at work; each runs by itself, without a network: `python -m examples.basic_mcp`."""
+"""Example programs; each runs alone, without a network: `python -m examples.basic_mcp`."""

@@ -13,7 +13,7 @@ from toolpost import ToolCategory, ToolContext, ToolRegistry, ToolResult, ToolSp
 
 
 async def do_something(text: str, times: int | None) -> str:
-    """Stand for whatever your tool does."""
+    """Placeholder for the work of your tool."""
     return " ".join([text] * (times or 1))
 
 
@@ -36,7 +36,7 @@ class MyCustomTool:
         started_at = time.time() * 1000
         try:
             result = await do_something(params["input"], params.get("times"))
-        except Exception as error:  # noqa: BLE001 - whatever went wrong is the result
+        except Exception as error:  # noqa: BLE001 - any error is the result
             return ToolResult(success=False, error=str(error), started_at=started_at)
         return ToolResult(success=True, result=result, started_at=started_at)
 

@@ -1,4 +1,4 @@
-"""Errors of tools, and what they say about another try.
+"""Errors of tools, and whether the call can be repeated.
 
 Prints:
 ToolNotFoundError: Tool "read_fil" not found. Did you mean "read_file"?

@@ -1,4 +1,4 @@
-"""Files within the allowed paths only, subfolders included, and memory that nothing leaves.
+"""Files within the allowed paths only, subfolders included, and memory that no path escapes.
 
 Prints:
 docs/guide/start.md: Welcome.

@@ -1,4 +1,4 @@
-"""A main agent: it speaks by `reply` alone, and spawns a task that uses the tools of an MCP server.
+"""A main agent that answers by `reply` only, and starts a task that uses the tools of an MCP server.
 
 Prints:
 home: I will look.
@@ -20,7 +20,7 @@ def say(reply: Reply) -> None:
 
 
 def report(messages: list[dict[str, Any]]) -> Any:
-    """Reply once the task is done; what the model says otherwise nobody hears."""
+    """Reply once the task is done; other text of the model is not sent."""
     if "completed] Two issues" in messages[-1]["content"]:
         return tool_calls(("reply", {"text": "Two issues are open.", "channelId": "home"}))
     return "Nobody hears what I say here."

@@ -1,4 +1,4 @@
-"""What a task taught is written to memory after it has ended.
+"""Lessons of a task are written to memory after the task has ended.
 
 Prints:
 PostTaskReflection(assessment='It went well.', tool_calls_count=1)
@@ -17,7 +17,7 @@ ANN = Principal("acme", "ann")
 
 
 async def main() -> None:
-    """Reflect on a task, then look at what is remembered."""
+    """Reflect on a task, then read the memory."""
     done = ActionResult(step_id="1", tool_name="add", params={"a": 1, "b": 2}, success=True, text="3")
     task = TaskContext(task_id="task_1", input_text="add for Ann", iteration=2, actions_done=[done], final_result="3")
     fact = {"path": "facts/ann.md", "content": "# Ann\n> Summary: who Ann is\n- Likes: sums\n"}

@@ -1,4 +1,4 @@
-"""A step of a task, its events, and the deadline and the limit of calls at once.
+"""A step of a task, its events, and the deadline and the limit of concurrent calls.
 
 Prints:
 TOOL_CALL_REQUESTED 400 done=0
@@ -34,7 +34,7 @@ async def hang() -> None:
 
 
 async def main() -> None:
-    """Run a step, then a tool that hangs, then ten searches at once."""
+    """Run a step, then a tool that hangs, then ten concurrent searches."""
     task, bus = TaskContext(task_id="abc123"), EventBus()
     done = task.actions_done
     end = bus.subscribe(None, lambda event: print(event.code.name, event.code.value, f"done={len(done)}"))

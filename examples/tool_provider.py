@@ -1,4 +1,4 @@
-"""From an MCP server to an agent by a table: one tool a row, with simple parameters alone, then tools of LangChain.
+"""From an MCP server to an agent by a table: one tool per row, with simple parameters only, then tools of LangChain.
 
 Prints:
 list_issues ['repo']

@@ -1,4 +1,4 @@
-"""A run that pauses until its user has signed in, and then goes on by itself.
+"""A run that pauses until its user has signed in, and then continues automatically.
 
 Prints:
 Auth required: GitHub, scopes ['repo', 'user']

@@ -42,13 +42,13 @@ Session = Annotated[str, Cookie()]
 
 
 def open_issue(messages: list[dict[str, Any]]) -> dict[str, Any]:
-    """Stand for a model that makes an issue of the request."""
+    """Placeholder for a model that makes an issue of the request."""
     title = messages[-1]["content"].partition(":")[2].strip() or "Paint the fence"
     return tool_calls(("github__create_issue", {"repo": "home", "title": title}))
 
 
 def tell_result(messages: list[dict[str, Any]]) -> str:
-    """Stand for a model that reads the result of its call."""
+    """Placeholder for a model that reads the result of its call."""
     issue = re.search(r"home#\d+: [^<\n]+", messages[-1]["content"])
     return f"I opened {issue[0].strip()}." if issue else f"That did not work: {messages[-1]['content']}"
 
@@ -85,7 +85,7 @@ class Agent:
         return self._told(planner, await planner.run(query, tool_context={"user_id": user}), user)
 
     async def resume(self, user: str) -> dict[str, Any]:
-        """Go on after the sign-in."""
+        """Resume after the sign-in."""
         planner, token = self._paused.pop(user)
         return self._told(planner, await planner.resume(token, tool_context={"user_id": user}), user)
 
@@ -149,7 +149,7 @@ def create_app(site: str) -> FastAPI:
 
     @app.get("/oauth/callback")
     async def callback(code: str, state: str, session: Session) -> HTMLResponse:
-        await agent.accounts.handle_callback(code, state, user_id=session)  # whoever signed in here, and nobody else
+        await agent.accounts.handle_callback(code, state, user_id=session)  # only the user who signed in here
         return HTMLResponse(CONNECTED)
 
     add_provider(app)
@@ -157,7 +157,7 @@ def create_app(site: str) -> FastAPI:
 
 
 def add_provider(app: FastAPI) -> None:
-    """Add the pages and the token endpoint of an OAuth provider that says yes."""
+    """Add the pages and the token endpoint of an OAuth provider that grants everything."""
 
     @app.get("/provider/authorize")
     def authorize(redirect_uri: str, state: str) -> HTMLResponse:
