@@ -199,18 +199,27 @@ def _keys_have_one_outcome(evidence: Evidence) -> Iterator[str]:
     """All replies of one key that are outcomes of its call are equal.
 
     If the outcome could not be written before a crash, it may be lost: then a person confirms an unsafe call, and
-    others run again.
+    others run again. The same applies to a call of a process that stalled, which still replies when it wakes.
     """
+    interrupted = _interrupted_calls(evidence) if evidence.has_stalls else set[str]()
     for job in evidence.jobs:
         if job.key is None or evidence.disk_was_full:
             continue
         done = [(reply.at, reply.outcome) for reply in job.replies if isinstance(reply.outcome, Completed)]
+        if any(outcome.call_id in interrupted for _, outcome in done):
+            continue
         if len({(outcome.call_id, str(outcome.content)) for _, outcome in done}) > 1:
             yield f"{job.id} {job.tool}: different results for one key"
         first = min((at for at, _ in done), default=None)
         for reply in job.replies:
             if first is not None and reply.asked_at > first and reply.code not in _REPEATED:
                 yield f"{job.id} {job.tool}: {reply.code} after it had completed"
+
+
+def _interrupted_calls(evidence: Evidence) -> set[str]:
+    """Return the calls that another process has ended, or asked about."""
+    ended = {event.call_id for event in evidence.events if event.payload.get("error_code") == "interrupted"}
+    return ended | {action.call_id for action in evidence.actions if action.question.reason == "outcome_unknown"}
 
 
 def _nobody_waits(evidence: Evidence) -> Iterator[str]:
