@@ -84,6 +84,21 @@ async def test_a_page_is_clean(
     assert found == []
 
 
+async def test_no_page_is_wider_than_320_pixels(busy: Busy, guest: Guest, signed_in: Any) -> None:
+    narrow = {"viewport": {"width": 320, "height": 640}, "has_touch": True, "is_mobile": True}
+    ann: ConsoleVisitor = await guest(busy.desk.url, storage_state=signed_in, **narrow)
+    tab = await ann.opens("/")
+    wide: dict[str, list[str]] = {}
+    for name, path in PAGES.items():
+        await tab.goto(busy.desk.url + path.format(**busy._asdict()))
+        await expect(live(tab).or_(tab.get_by_role("dialog"))).to_be_visible()
+        await ann.settles(tab)
+        if found := await overflowing(tab):
+            wide[name] = found
+
+    assert wide == {}
+
+
 @pytest.mark.parametrize("device", DEVICES)
 async def test_the_sign_in_is_clean(busy: Busy, guest: Guest, device: str, tmp_path: Path) -> None:
     stranger: ConsoleVisitor = await guest(busy.desk.url, **DEVICES[device])
