@@ -52,7 +52,9 @@ def test_the_package_manager_brings_the_browser_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("manager", [MANAGER + "exit 100\n", None], ids=["fails", "none"])
-def test_a_browser_that_cannot_be_brought_is_told_loudly_and_fails_nothing(tmp_path: Path, manager: str | None) -> None:
+def test_a_browser_that_cannot_be_brought_is_reported_loudly_and_fails_nothing(
+    tmp_path: Path, manager: str | None
+) -> None:
     if manager is not None:
         program(tmp_path, "apt-get", manager)
 

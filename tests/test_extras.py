@@ -29,7 +29,7 @@ asyncio.run(main())
 
 
 @pytest.mark.req("GEN-12")
-def test_a_missing_extra_is_told_with_its_install_line_and_all_else_works(tmp_path: Path) -> None:
+def test_a_missing_extra_is_reported_with_its_install_line_and_all_else_works(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, cwd=tmp_path)
     total, error = json.loads(done.stdout)
     assert total == 3

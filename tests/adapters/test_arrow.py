@@ -172,7 +172,7 @@ def test_duckdb_queries_the_parquet(tmp_path: Path) -> None:
     assert tool_values(pq.read_table(f"{path}.found")["Tool"]) == samples.EVERY_MCP
 
 
-def test_a_column_of_an_older_form_is_not_filtered_before_it_is_written_anew() -> None:
+def test_a_column_of_an_older_form_is_not_filtered_before_it_is_written_again() -> None:
     nine = {"0": 1, "1": "add", "2": "", "3": "", "4": None, "5": None, "6": -1, "7": None, "8": samples.URI}
     table = pa.table({"Tool": pa.array([nine])})
 
@@ -224,7 +224,7 @@ def test_columns_of_older_forms_are_read() -> None:
         ({"12": 2}, r"row 2: field 12 \(schema_version\) is 2"),
     ],
 )
-def test_a_cell_that_cannot_be_read_is_told_by_its_row_and_field(changed: dict[str, Any], complaint: str) -> None:
+def test_a_cell_that_cannot_be_read_is_reported_by_its_row_and_field(changed: dict[str, Any], complaint: str) -> None:
     rows = [FACTORY.encode(samples.MCP), None, {**(FACTORY.encode(samples.MCP_WHOLE) or {}), **changed}]
     column = pa.array(rows, ToolColumnType().storage_type)
 
@@ -232,7 +232,7 @@ def test_a_cell_that_cannot_be_read_is_told_by_its_row_and_field(changed: dict[s
         tool_values(pa.chunked_array([column[:1], column[1:]]))
 
 
-def test_a_column_of_a_newer_version_is_told() -> None:
+def test_a_column_of_a_newer_version_is_reported() -> None:
     storage: Any = tool_column([samples.MCP]).chunk(0)
     newer = pa.ExtensionArray.from_storage(ToolColumnType(version=2), storage.storage)
 
@@ -240,7 +240,7 @@ def test_a_column_of_a_newer_version_is_told() -> None:
         tool_values(newer)
 
 
-def test_a_column_of_something_else_is_told() -> None:
+def test_a_column_of_something_else_is_reported() -> None:
     with pytest.raises(ToolValueError, match="contains structs, and this one contains int64"):
         tool_values(pa.array([1]))
 
@@ -253,7 +253,7 @@ def test_a_column_of_something_else_is_told() -> None:
         (MCPTool("n", "", {"x": object()}, "u", "t"), r"row 2: 'n' cannot be stored: .*object"),
     ],
 )
-def test_what_cannot_be_stored_is_told_by_its_row(value: Any, complaint: str) -> None:
+def test_what_cannot_be_stored_is_reported_by_its_row(value: Any, complaint: str) -> None:
     with pytest.raises(TypeError, match=complaint):
         tool_column([samples.MCP, None, value])
 

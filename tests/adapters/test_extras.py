@@ -23,7 +23,7 @@ print(json.dumps(told))
 
 
 @pytest.mark.programs
-def test_a_missing_extra_is_told_with_its_install_line_and_values_work() -> None:
+def test_a_missing_extra_is_reported_with_its_install_line_and_values_work() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, timeout=100)
 
     name, arrow, langchain = json.loads(done.stdout)

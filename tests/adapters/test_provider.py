@@ -82,7 +82,7 @@ def test_an_empty_address_is_refused(url: str) -> None:
 
 
 @pytest.mark.req("KMCP-04")
-def test_a_dead_server_is_told_as_a_connection_error() -> None:
+def test_a_dead_server_is_reported_as_a_connection_error() -> None:
     with pytest.raises(MCPConnectionError, match="cannot connect"):
         tools_table(DEAD)
 
@@ -206,7 +206,7 @@ def test_the_command_writes_the_table(toolpost: Any, abacus: str) -> None:
     assert tools_of(pq.read_table("tools.parquet")) == tools_of(feather.read_table("tools.feather"))
 
 
-def test_the_command_tells_that_its_file_cannot_be_written(toolpost: Any, abacus: str) -> None:
+def test_the_command_reports_that_its_file_cannot_be_written(toolpost: Any, abacus: str) -> None:
     done = toolpost("table", f"{abacus}/mcp", "-o", "no/such/folder/tools.parquet")
 
     assert (done.code, done.out) == (1, "")
@@ -214,7 +214,7 @@ def test_the_command_tells_that_its_file_cannot_be_written(toolpost: Any, abacus
     assert "No such file or directory; give another file with -o" in done.err
 
 
-def test_the_command_tells_which_tools_the_simple_profile_marks(toolpost: Any) -> None:
+def test_the_command_reports_which_tools_the_simple_profile_marks(toolpost: Any) -> None:
     done = toolpost("table", small_server(described("deep", required=("f",), f=OBJECT)), "-o", "t.parquet", "--simple")
 
     assert done.code == 0
@@ -230,7 +230,7 @@ def test_the_command_tells_which_tools_the_simple_profile_marks(toolpost: Any) -
         ([DEAD, "-o", "t.parquet", "--credential", "NO_SUCH_TOKEN"], "the variable NO_SUCH_TOKEN is not set"),
     ],
 )
-def test_the_command_tells_what_is_wrong(toolpost: Any, words: list[str], complaint: str) -> None:
+def test_the_command_reports_what_is_wrong(toolpost: Any, words: list[str], complaint: str) -> None:
     done = toolpost("table", *words)
 
     assert done.code == 1

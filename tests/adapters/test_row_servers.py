@@ -220,7 +220,7 @@ async def test_a_command_of_a_trusted_row_is_started_once_a_person_has_approved_
 
 
 @pytest.mark.programs
-async def test_opening_the_source_of_a_trusted_row_anew_does_not_start_its_command(tmp_path: Path) -> None:
+async def test_opening_the_source_of_a_trusted_row_again_does_not_start_its_command(tmp_path: Path) -> None:
     marker = tmp_path / "started"
     async with box_with("exploratory") as box:
         table = tool_table([MCPTool("look", "", {}, touching(marker), "look")])

@@ -103,7 +103,7 @@ async def test_errors_are_messages_in_the_conversation(abacus: str, box: Toolbox
     assert ">\n3\n<" in text
 
 
-async def test_a_server_that_is_down_is_told_at_the_call(box: Toolbox) -> None:
+async def test_a_server_that_is_down_is_reported_at_the_call(box: Toolbox) -> None:
     table = tool_table([MCPTool("look", "", {}, "http://127.0.0.1:9/mcp", "look")])
     tools = await extract_tools(table, box=box, servers=["http://127.0.0.1:9/mcp"])
 
@@ -126,7 +126,7 @@ async def test_a_call_that_needs_a_person_is_a_result_that_says_so() -> None:
     assert getattr(done, "content", None) == "wipe got {}"
 
 
-async def test_tools_of_one_name_are_told_apart(box: Toolbox) -> None:
+async def test_tools_of_one_name_are_distinguished(box: Toolbox) -> None:
     one, other = small_server(described("go")), small_server(described("go", q=TEXT))
 
     table = pa.concat_tables([tools_table(one), tools_table(other)])

@@ -130,7 +130,7 @@ def test_empty_fields_have_the_values_that_stand_for_nothing() -> None:
         ({"12": 2}, "field 12 (schema_version) is 2, and this release reads versions up to 1; install a newer one"),
     ],
 )
-def test_a_struct_that_cannot_be_read_is_told_by_its_field(changed: dict[str, Any], complaint: str) -> None:
+def test_a_struct_that_cannot_be_read_is_reported_by_its_field(changed: dict[str, Any], complaint: str) -> None:
     stored = {**(FACTORY.encode(samples.MCP) or {}), **changed}
 
     with pytest.raises(ValueError, match=re.escape(complaint)) as caught:
@@ -139,7 +139,7 @@ def test_a_struct_that_cannot_be_read_is_told_by_its_field(changed: dict[str, An
 
 
 @pytest.mark.parametrize("ports", ["{}", "[1]", '[{"0": "x"}]', "no"])
-def test_ports_that_cannot_be_read_are_told(ports: str) -> None:
+def test_ports_that_cannot_be_read_are_reported(ports: str) -> None:
     stored = {**(FACTORY.encode(samples.WORKFLOW) or {}), "5": ports}
 
     with pytest.raises(ToolValueError, match=r"field 5 \(input_ports\)"):
@@ -198,7 +198,7 @@ def test_values_of_other_forms_are_read_and_written_in_the_one_form(stored: dict
     assert FACTORY.decode(FACTORY.encode(value)) == value
 
 
-def test_a_number_that_is_no_type_is_told() -> None:
+def test_a_number_that_is_no_type_is_reported() -> None:
     with pytest.raises(ToolValueError, match="Unknown tool type: 7"):
         FACTORY.decode({**NUMBERED, "0": 7})
 

@@ -100,7 +100,7 @@ async def test_after_a_step_that_failed_a_reflection_says_what_follows(verdict: 
 
 
 @pytest.mark.parametrize("reflection", ["I do not know", '{"verdict": "give up"}', RuntimeError("down")])
-async def test_a_reflection_that_says_nothing_lets_the_task_go_on(reflection: Any) -> None:
+async def test_a_reflection_that_says_nothing_lets_the_task_continue(reflection: Any) -> None:
     async with agent_of(tool_calls(("fetch", {"url": "x"})), reflection, "done") as (agent, _, __):
         task = await agent.submit("fetch x")
         assert await task.wait(timeout_s=10) == "completed"
@@ -169,7 +169,7 @@ async def test_a_task_that_needs_information_waits_for_it() -> None:
     assert question.payload["question"] == "Which one?"
 
 
-async def test_a_task_tells_how_far_it_is() -> None:
+async def test_a_task_reports_how_far_it_is() -> None:
     lines = (tool_calls(("notify", {"text": "half done"})), "done")
     async with agent_of(*lines, extras=["notify"]) as (agent, _, bus):
         await (await agent.submit("work")).wait(timeout_s=10)
@@ -224,7 +224,7 @@ async def test_only_so_many_tasks_run_at_once() -> None:
         ([tool_calls(*[("add", {"a": 1, "b": 2})] * 51)] * 3, {}, "51 concurrent calls are too many"),
     ],
 )
-async def test_a_task_that_cannot_go_on_fails_alone_and_says_why(lines: list[Any], options: Any, error: str) -> None:
+async def test_a_task_that_cannot_continue_fails_alone_and_says_why(lines: list[Any], options: Any, error: str) -> None:
     async with agent_of(*lines, "fine", **options) as (agent, _, bus):
         task = await agent.submit("do it")
         await task.wait(timeout_s=10)
@@ -246,7 +246,7 @@ async def test_a_task_has_the_tools_that_it_was_given_and_no_others() -> None:
     assert task.context.actions_done[0].error == 'Tool "add" not found'
 
 
-async def test_a_task_that_has_ended_goes_on_with_more_input(tmp_path: Path) -> None:
+async def test_a_task_that_has_ended_continues_with_more_input(tmp_path: Path) -> None:
     async with agent_of("one", data_dir=tmp_path) as (agent, _, __):
         task = await agent.submit("count")
         await task.wait(timeout_s=10)
@@ -307,7 +307,7 @@ async def test_a_suspended_task_is_continued_by_the_next_process(tmp_path: Path)
 
 
 @pytest.mark.parametrize("kept", [True, False])
-async def test_a_task_that_is_stopped_goes_on_with_the_next_process_if_it_is_logged(
+async def test_a_task_that_is_stopped_continues_with_the_next_process_if_it_is_logged(
     tmp_path: Path, *, kept: bool
 ) -> None:
     asked = asyncio.Event()
@@ -333,7 +333,7 @@ async def test_a_task_that_is_stopped_goes_on_with_the_next_process_if_it_is_log
 
 
 @pytest.mark.parametrize(("restarts", "state"), [(2, "completed"), (3, "failed")])
-async def test_a_task_that_was_cut_off_goes_on_with_its_open_calls_unless_it_ends_every_process(
+async def test_a_task_that_was_cut_off_continues_with_its_open_calls_unless_it_ends_every_process(
     restarts: int, state: str, tmp_path: Path
 ) -> None:
     asked = {"role": "assistant", **tool_calls(("add", {"a": 1, "b": 2}), ("fetch", {"url": "[redacted]"}))}

@@ -39,7 +39,7 @@ def follow(reader: Reader, *headings: str) -> None:
 
 
 @pytest.mark.req("EXA-07", "TEST-15")
-def test_a_sign_in_without_a_network_pauses_and_goes_on(reader: Reader) -> None:
+def test_a_sign_in_without_a_network_pauses_and_continues(reader: Reader) -> None:
     follow(reader, "Pause and resume")
 
 
@@ -51,7 +51,7 @@ def test_functions_mcp_servers_and_utcp_manuals_stand_in_one_catalog(reader: Rea
 
 @pytest.mark.programs
 @pytest.mark.req("EXA-02", "OAUTH-05", "MISC-06")
-def test_a_person_signs_in_by_the_callback_and_the_run_goes_on(reader: Reader) -> None:
+def test_a_person_signs_in_by_the_callback_and_the_run_continues(reader: Reader) -> None:
     follow(reader, "Tools of several sources", "Sign-in with an OAuth manager")
 
 

@@ -80,7 +80,7 @@ MISTAKES = pytest.mark.parametrize(
 
 
 @MISTAKES
-async def test_a_model_that_goes_on_making_the_same_mistake_is_stopped(line: Any, problem: str) -> None:
+async def test_a_model_that_continues_making_the_same_mistake_is_stopped(line: Any, problem: str) -> None:
     result = await ended(Endless(line), max_iters=1000)
     assert (result.reason, result.metadata["iterations"], ran) == ("no_path", 3, [])
     assert problem in result.metadata["problem"]
@@ -184,7 +184,7 @@ async def done(model: Any, **options: Any) -> Task:
 
 
 @MISTAKES
-async def test_a_task_whose_model_goes_on_making_the_same_mistake_fails(line: Any, problem: str) -> None:
+async def test_a_task_whose_model_continues_making_the_same_mistake_fails(line: Any, problem: str) -> None:
     task = await done(Endless(line))
     assert (task.state, task.context.iteration, ran) == ("failed", 3, [])
     assert problem in str(task.error)

@@ -72,7 +72,7 @@ async def idle(agent: MainAgent) -> None:
 
 
 @pytest.mark.req("PMAIN-02")
-async def test_what_a_model_writes_outside_of_reply_reaches_nobody() -> None:
+async def test_what_a_model_writes_outside_of_reply_reaches_no_one() -> None:
     async with main_agent("I shout!", says("hello"), "and I mutter") as (agent, model, said):
         await agent.send("web", "hi")
         await idle(agent)
@@ -99,7 +99,7 @@ async def test_a_task_runs_in_the_background_and_its_end_is_heard() -> None:
     assert f"[task {task.id} completed] It is 3." in model.heard
 
 
-async def test_a_reply_to_a_channel_that_nobody_wrote_on_fails() -> None:
+async def test_a_reply_to_a_channel_that_no_one_wrote_on_fails() -> None:
     async with main_agent(says("hello", "elsewhere"), "") as (agent, model, said):
         await agent.send("web", "hi")
         await idle(agent)
@@ -108,7 +108,7 @@ async def test_a_reply_to_a_channel_that_nobody_wrote_on_fails() -> None:
     assert "unknown channel 'elsewhere'; the channels are: web" in model.results[0]
 
 
-async def test_a_receiver_that_fails_is_told_to_the_model() -> None:
+async def test_a_receiver_that_fails_is_reported_to_the_model() -> None:
     def refuse(_: Reply) -> None:
         raise RuntimeError("the line is cut")
 
@@ -145,7 +145,7 @@ async def test_a_model_that_spawns_two_hundred_tasks_gets_as_many_as_it_may() ->
     assert (len(agent.tasks), refused) == (4, 46)
 
 
-async def test_a_model_that_loops_ends_its_turn_and_the_agent_goes_on() -> None:
+async def test_a_model_that_loops_ends_its_turn_and_the_agent_continues() -> None:
     bus = EventBus(keep_history=True)
     loop = tool_calls(("current_time", {}))
     async with main_agent(*[loop] * 3, says("sorry"), "", max_rounds=3, bus=bus) as (agent, _, said):
@@ -214,7 +214,7 @@ async def test_beyond_its_eight_tools_an_agent_has_what_it_was_given_alone() -> 
     assert all("not found" in text for text in model.results)
 
 
-async def test_a_session_goes_on_after_a_restart_with_open_calls_closed(tmp_path: Path) -> None:
+async def test_a_session_continues_after_a_restart_with_open_calls_closed(tmp_path: Path) -> None:
     async with main_agent(says("hello"), "", data_dir=tmp_path) as (agent, _, __):
         await agent.send("web", "hi")
         await idle(agent)
@@ -269,7 +269,7 @@ async def test_a_second_agent_cannot_take_the_same_session(tmp_path: Path) -> No
         await other.stop()
 
 
-async def test_a_task_that_waits_for_approval_is_told_and_goes_on() -> None:
+async def test_a_task_that_waits_for_approval_is_reported_and_continues() -> None:
     rules = Rules(
         ("hello", spawns("wipe x")),
         ("waits for a person] Allow wipe?", says("please approve")),
@@ -375,7 +375,7 @@ async def test_settings_are_enough_to_start_one(tmp_path: Path, given: str) -> N
         assert agent.agent.registry.has("read_file")
 
 
-async def test_a_stream_that_nobody_reads_any_more_takes_no_replies() -> None:
+async def test_a_stream_that_no_one_reads_any_more_takes_no_replies() -> None:
     async with MainAgent(Settings(data_dir=None), ScriptedModel(says("hello"), ""), reflect=False) as agent:
         for _ in range(3):
             agent.replies("web")  # of a connection that is closed

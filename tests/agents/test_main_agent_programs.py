@@ -119,7 +119,7 @@ async def ship(what: str) -> str:
     raise AssertionError(f"{what} is shipped again")
 
 
-async def test_a_process_that_is_killed_leaves_a_session_and_a_task_that_go_on(tmp_path: Path) -> None:
+async def test_a_process_that_is_killed_leaves_a_session_and_a_task_that_continue(tmp_path: Path) -> None:
     sessions = tmp_path / "tenants" / "acme" / "sessions" / "ann" / "current.jsonl"
     (tmp_path / "host.py").write_text(HOST)
     with warm.Program(tmp_path / "host.py", str(tmp_path)) as host:

@@ -169,7 +169,7 @@ async def test_an_action_that_is_none_is_corrected(said: str, told: str) -> None
     assert told in model.requests[1][-1]["content"]
 
 
-async def test_json_actions_pause_and_go_on_and_errors_say_what_to_do_next() -> None:
+async def test_json_actions_pause_and_continue_and_errors_say_what_to_do_next() -> None:
     twice = json.dumps({"calls": [{"tool": "seat", "args": {}}, {"tool": "cout", "args": {"city": "Ulm"}}]})
     model = ScriptedModel(twice, '{"answer": "Done."}')
     async with ReactPlanner(catalog=[count, seat], llm=model, settings=MEMORY, mode="json") as planner:

@@ -108,7 +108,7 @@ async def test_what_was_used_before_a_pause_counts_after_it() -> None:
     assert (result.reason, ran) == ("budget_exhausted", [])
 
 
-async def test_a_run_goes_on_with_another_budget_where_its_own_cannot_be_kept() -> None:
+async def test_a_run_continues_with_another_budget_where_its_own_cannot_be_kept() -> None:
     token = "0123456789-0123456789"
     async with planner(ScriptedModel("Lost.", "Hello.", "Hello.")) as made:
         with pytest.raises(ConfigError, match="the cost"):
@@ -125,7 +125,7 @@ async def test_a_model_that_does_not_count_is_estimated() -> None:
     assert (result.metadata["budget"], result.metadata["iterations"]) == ("tokens", 2)
 
 
-async def test_a_cost_that_nobody_knows_cannot_be_limited() -> None:
+async def test_a_cost_that_no_one_knows_cannot_be_limited() -> None:
     with pytest.raises(ConfigError, match="the cost of model 'scripted' is not known"):
         await finished(ScriptedModel("Hello."), budget=Budget(cost=1.0))
 

@@ -98,7 +98,7 @@ async def test_calls_through_a_registry_are_counted_there_and_need_the_same_yes(
 
 @pytest.mark.sqlite
 @pytest.mark.req("OAUTH-33", "MISC-22")
-def test_a_planner_that_nobody_closes_ends_with_its_event_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_planner_that_no_one_closes_ends_with_its_event_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
     @tool(desc="A tool that requires OAuth", side_effects="external")

@@ -121,7 +121,7 @@ async def test_a_kill_in_the_middle_of_resume_loses_nothing_and_repeats_nothing(
 
 @pytest.mark.programs
 @pytest.mark.parametrize("where", ["model", "call"])
-async def test_a_run_that_began_with_a_token_goes_on_after_a_kill(where: str, tmp_path: Path) -> None:
+async def test_a_run_that_began_with_a_token_continues_after_a_kill(where: str, tmp_path: Path) -> None:
     with warm.Program(SHOP, str(tmp_path), where, TOKEN) as victim:
         victim.stdout.readline()
         victim.kill()
@@ -143,7 +143,7 @@ async def test_a_run_that_began_with_a_token_goes_on_after_a_kill(where: str, tm
 
 
 @pytest.mark.parametrize("state_store", [None, OverwritingState(), EventsOnly()])
-async def test_a_run_whose_model_fails_goes_on_with_the_token_it_began_with(state_store: Any) -> None:
+async def test_a_run_whose_model_fails_continues_with_the_token_it_began_with(state_store: Any) -> None:
     async with Toolbox(tools=[shop.stock], settings=QUIET) as box:
         failing = ScriptedModel(tool_calls(("stock", {"what": "owls"})), ConnectionError("no model there"), "Nine.")
         planner = ReactPlanner(catalog=box, llm=failing, state_store=state_store)
@@ -171,7 +171,7 @@ async def publish(text: str, ctx: ToolContext) -> str:
 
 
 @pytest.mark.req("STATE-05", "OAUTH-28")
-async def test_where_the_question_is_unknown_the_same_call_is_made_anew(tmp_path: Path) -> None:
+async def test_where_the_question_is_unknown_the_same_call_is_made_again(tmp_path: Path) -> None:
     said: list[str] = []
     theirs = DatabaseState(tmp_path / "theirs.db")
     async with Toolbox(tools=[publish], settings=QUIET) as box:
@@ -209,7 +209,7 @@ async def test_a_state_store_that_cannot_keep_pauses_keeps_them_for_the_process_
         assert isinstance(await first.resume(pause.resume_token), PlannerFinish)
 
 
-async def test_a_pause_that_could_not_be_kept_is_not_told_as_one() -> None:
+async def test_a_pause_that_could_not_be_kept_is_not_reported_as_one() -> None:
     class Down(OverwritingState):
         async def save_planner_state(self, token: str, payload: dict[str, Any]) -> None:
             raise OSError("the database is gone")

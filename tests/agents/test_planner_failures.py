@@ -76,7 +76,7 @@ async def test_a_model_that_fails_after_an_answer_is_asked_again_with_the_same_t
     assert ran == ["logs"]
 
 
-async def test_a_caller_that_gave_up_goes_on_and_its_old_answer_is_none_to_a_new_question() -> None:
+async def test_a_caller_that_gave_up_continues_and_its_old_answer_is_none_to_a_new_question() -> None:
     under_way = asyncio.Barrier(3)
 
     @tool(side_effects="write")
@@ -121,7 +121,7 @@ class DownOnce(OverwritingState):
         await super().save_planner_state(token, payload)
 
 
-async def test_a_yes_is_none_to_a_question_that_nobody_was_shown() -> None:
+async def test_a_yes_is_none_to_a_question_that_no_one_was_shown() -> None:
     model = ScriptedModel(tool_calls(("drop", {"name": "logs"})), tool_calls(("drop", {"name": "users"})), "Done.")
     async with Toolbox(tools=[drop], settings=ASKING) as box:
         planner = ReactPlanner(catalog=box, llm=model, state_store=DownOnce())
@@ -135,7 +135,7 @@ async def test_a_yes_is_none_to_a_question_that_nobody_was_shown() -> None:
     assert ran == ["logs", "users"]
 
 
-async def test_a_tool_that_has_gone_can_still_be_refused_and_the_run_goes_on() -> None:
+async def test_a_tool_that_has_gone_can_still_be_refused_and_the_run_continues() -> None:
     model = ScriptedModel(tool_calls(("drop", {"name": "logs"})), tool_calls(("drop", {"name": "logs"})), "Pity.")
     async with Toolbox(tools=[drop, seat], settings=ASKING) as box:
         planner = ReactPlanner(catalog=box, llm=model, tools=["drop", "seat"])

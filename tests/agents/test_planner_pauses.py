@@ -67,7 +67,7 @@ async def paused(planner: ReactPlanner, **context: Any) -> PlannerPause:
 
 
 @pytest.mark.req("OAUTH-31", "OAUTH-33", "MISC-22")
-async def test_a_run_pauses_for_a_sign_in_and_goes_on_when_it_is_done() -> None:
+async def test_a_run_pauses_for_a_sign_in_and_continues_when_it_is_done() -> None:
     model, seen = ScriptedModel(tool_calls(("oauth_tool", {})), "It is done."), list[PlannerPause]()
     async with Toolbox(tools=[oauth_tool], settings=QUIET) as box:
         planner = ReactPlanner(catalog=box, llm=model)
@@ -160,7 +160,7 @@ async def test_a_token_that_is_too_old_resumes_nothing() -> None:
             await planner.resume(token, "8")
 
 
-async def test_somebody_else_cannot_resume_and_does_not_use_the_token_up() -> None:
+async def test_someone_else_cannot_resume_and_does_not_use_the_token_up() -> None:
     async with Toolbox(tools=[book], settings=QUIET) as box:
         planner = ReactPlanner(catalog=box, llm=ScriptedModel(tool_calls(("book", {"guests": 2})), "Booked."))
         token = (await paused(planner)).resume_token
@@ -357,7 +357,7 @@ async def test_an_answer_that_is_being_carried_out_elsewhere_is_waited_for_but_n
     assert ran == ["slow"]
 
 
-async def test_a_question_that_has_expired_is_told_to_the_model() -> None:
+async def test_a_question_that_has_expired_is_reported_to_the_model() -> None:
     settings = Settings.model_validate({"data_dir": None, "limits": {"pending_ttl": 0.01}})
     model = ScriptedModel(tool_calls(("drop", {"name": "logs"})), "Too late.")
     async with Toolbox(tools=[drop], settings=settings) as box:
@@ -370,7 +370,7 @@ async def test_a_question_that_has_expired_is_told_to_the_model() -> None:
     assert ran == []
 
 
-async def test_a_run_that_was_cancelled_while_it_waited_is_told_so() -> None:
+async def test_a_run_that_was_cancelled_while_it_waited_is_reported() -> None:
     model = ScriptedModel(tool_calls(("drop", {"name": "logs"})), "Pity.")
     async with Toolbox(tools=[drop], settings=Settings(data_dir=None)) as box:
         planner = ReactPlanner(catalog=box, llm=model)

@@ -42,7 +42,7 @@ def planner(model: Any, **options: Any) -> ReactPlanner:
     return ReactPlanner(catalog=[add, seat], llm=model, settings=MEMORY, **options)
 
 
-async def test_a_conversation_goes_on_with_the_messages_of_the_last_turn() -> None:
+async def test_a_conversation_continues_with_the_messages_of_the_last_turn() -> None:
     model = ScriptedModel(tool_calls(("add", {"a": 1, "b": 2})), "3", "It was 3.")
     async with planner(model) as made:
         first = await made.run("What is 1+2?", llm_context={"lang": "en"})
@@ -57,7 +57,7 @@ async def test_a_conversation_goes_on_with_the_messages_of_the_last_turn() -> No
     assert len(first.messages) == 5
 
 
-async def test_a_conversation_that_was_cut_short_is_closed_before_it_goes_on() -> None:
+async def test_a_conversation_that_was_cut_short_is_closed_before_it_continues() -> None:
     model = ScriptedModel("Hello.")
     asked = tool_calls(("add", {"a": 1, "b": 2}), ("add", {"a": 3, "b": 4}))
     before = [{"role": "system", "content": "Be brief."}, asked, {"role": "tool", "tool_call_id": "c0", "content": "3"}]
@@ -120,7 +120,7 @@ async def test_values_of_a_tool_that_streams_are_in_the_stream_of_the_run() -> N
     ]
 
 
-async def test_a_pause_ends_the_stream_and_another_goes_on_without_what_resumes_it() -> None:
+async def test_a_pause_ends_the_stream_and_another_continues_without_what_resumes_it() -> None:
     model = ScriptedModel(tool_calls(("seat", {})), "Done.")
     async with planner(model) as made:
         first = [event async for event in made.stream("Sit.")]
@@ -153,7 +153,7 @@ async def test_whoever_stops_listening_stops_the_run_and_an_error_ends_the_strea
             [event async for event in made.stream("Again.")]
 
 
-async def test_a_listener_of_the_planner_hears_every_run_and_one_that_fails_disturbs_nobody() -> None:
+async def test_a_listener_of_the_planner_hears_every_run_and_one_that_fails_disturbs_no_one() -> None:
     heard: list[PlannerEvent] = []
 
     def listen(event: PlannerEvent) -> None:

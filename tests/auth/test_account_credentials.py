@@ -110,7 +110,7 @@ async def test_the_secret_of_a_client_is_shown_to_the_issuer_only_that_it_was_us
     assert len(issuer.forms) == len(other.forms) == 1
 
 
-async def test_a_client_that_its_issuer_forgot_is_registered_anew(issuer: SmallIssuer, tmp_path: Path) -> None:
+async def test_a_client_that_its_issuer_forgot_is_registered_again(issuer: SmallIssuer, tmp_path: Path) -> None:
     async with toolbox(tmp_path / "data", source("notes", issuer, tmp_path, resource=issuer.url)) as box:
         await connect(box, "notes")
         issuer.good.clear()

@@ -191,7 +191,7 @@ async def test_an_issuer_that_never_answers_is_given_up(vault: Vault) -> None:
 @pytest.mark.parametrize(
     "error", [ToolConnectionError("refused", sent=False), ToolAuthError("invalid_client")], ids=["unsent", "refused"]
 )
-async def test_what_certainly_had_no_effect_is_told_and_may_be_tried_again(vault: Vault, error: ToolError) -> None:
+async def test_what_certainly_had_no_effect_is_reported_and_may_be_tried_again(vault: Vault, error: ToolError) -> None:
     kept, issuer = await expired(vault), Issuer(error)
     renewer = TokenRefresher(vault)
 
@@ -201,7 +201,7 @@ async def test_what_certainly_had_no_effect_is_told_and_may_be_tried_again(vault
     assert isinstance(await renewer.current(KEY, issuer.refresh), Account)
 
 
-async def test_a_renewal_goes_on_when_the_one_who_asked_is_gone(vault: Vault) -> None:
+async def test_a_renewal_continues_when_the_one_who_asked_is_gone(vault: Vault) -> None:
     kept, issuer = await expired(vault), Issuer()
     issuer.gate.clear()
     renewer = TokenRefresher(vault)

@@ -136,7 +136,7 @@ async def test_a_token_that_resumes_nothing_is_a_key_error() -> None:
 
 
 @pytest.mark.req("STATE-10", "OAUTH-28")
-async def test_answering_a_question_that_nobody_kept_is_a_key_error(tmp_path: Path) -> None:
+async def test_answering_a_question_that_no_one_kept_is_a_key_error(tmp_path: Path) -> None:
     def box(folder: Path | None) -> Any:
         credentials = {"demo": ManagedCredentials(OwnManager(), "demo")}
         settings = PatientSettings(data_dir=folder, policy="exploratory", sources=[CONFIG])

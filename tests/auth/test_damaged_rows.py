@@ -37,7 +37,7 @@ def harm(folder: Path, statement: str, *values: object) -> None:
 
 
 @pytest.mark.parametrize("kind", HARM)
-async def test_a_damaged_question_keeps_nobody_else_waiting(
+async def test_a_damaged_question_keeps_no_one_else_waiting(
     notes: ExternalToolConfig, tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str
 ) -> None:
     async with toolbox(tmp_path / "data", notes) as box:

@@ -50,7 +50,7 @@ class Held:
             await self.may_go_on.wait()
 
 
-async def test_what_became_of_an_account_is_told_to_its_tenant_alone(box: Toolbox) -> None:
+async def test_what_became_of_an_account_is_reported_to_its_tenant_alone(box: Toolbox) -> None:
     await box.accounts.disconnect("notes", PERSON)
 
     codes = (EventCode.ACCOUNT_CONNECTED, EventCode.ACCOUNT_DISCONNECTED)
@@ -79,7 +79,7 @@ async def test_tokens_that_come_back_after_their_account_was_let_go_are_ended_to
     assert issuer.ended[2:] == ["canary-refresh-2", f"canary-access-{issuer.port}-2"]
 
 
-async def test_tokens_of_an_account_that_was_connected_anew_meanwhile_are_left_alone(
+async def test_tokens_of_an_account_that_was_connected_again_meanwhile_are_left_alone(
     box: Toolbox, issuer: SmallIssuer
 ) -> None:
     renewal = Held(issuer, "refresh_token")

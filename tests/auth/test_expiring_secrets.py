@@ -110,7 +110,7 @@ def test_among_many_that_come_and_go_those_that_stay_are_found_and_others_leave_
     assert shown(matcher, "a text that is no secret")
 
 
-async def test_tokens_in_use_are_told_again_before_they_could_be_forgotten() -> None:
+async def test_tokens_in_use_are_reported_again_before_they_could_be_forgotten() -> None:
     told: list[set[str]] = []
     now = [1000.0]
     async with MemoryStore(clock=Clock(wall=lambda: now[0])) as store:

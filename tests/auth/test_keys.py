@@ -233,7 +233,7 @@ def test_private_files_and_folders_are_private_whatever_the_umask(tmp_path: Path
     assert any("artifacts" in name for name in modes)
 
 
-async def test_a_key_that_is_a_link_to_nothing_is_told(tmp_path: Path) -> None:
+async def test_a_key_that_is_a_link_to_nothing_is_reported(tmp_path: Path) -> None:
     (tmp_path / "key").symlink_to(tmp_path / "gone")
     with pytest.raises(StoreError, match="which does not exist"):
         async with Toolbox(settings=Settings(data_dir=tmp_path)):

@@ -47,7 +47,7 @@ def test_urls_that_cannot_be_used_are_refused_where_they_are_written(place: str,
         provider(**{place: url})
 
 
-async def test_a_secret_that_is_not_there_is_told_before_anybody_signs_in(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_secret_that_is_not_there_is_reported_before_anybody_signs_in(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_SUCH_SECRET", raising=False)
     with pytest.raises(ValueError, match="'NO_SUCH_SECRET' is not set"):
         await manager(changes={"client_secret": "env:NO_SUCH_SECRET"}).get_auth_request("github", USER, TRACE)
@@ -190,7 +190,7 @@ def test_a_time_to_live_must_be_one() -> None:
 
 
 @pytest.mark.req("DEF-10", "OAUTH-26")
-async def test_requests_that_nobody_came_back_for_do_not_pile_up() -> None:
+async def test_requests_that_no_one_came_back_for_do_not_pile_up() -> None:
     now, pending = [NOW], MemorySignIns()
     oauth = manager(clock=lambda: now[0], pending=pending)
     for _ in range(1000):
@@ -211,7 +211,7 @@ async def test_requests_that_nobody_came_back_for_do_not_pile_up() -> None:
     ids=["described", "bare", "tricky", "echo"],
 )
 @pytest.mark.parametrize("status", [200, 400])
-async def test_what_the_provider_refuses_is_told_in_its_words(told: dict[str, str], said: str, status: int) -> None:
+async def test_what_the_provider_refuses_is_reported_in_its_words(told: dict[str, str], said: str, status: int) -> None:
     async with Site(answer(status, **told)) as site:
         oauth = manager(site)
         request = await oauth.get_auth_request("github", USER, TRACE)
@@ -222,7 +222,7 @@ async def test_what_the_provider_refuses_is_told_in_its_words(told: dict[str, st
             await oauth.handle_callback("code-1", request["state"])
 
 
-async def test_a_person_who_says_no_is_heard_and_asked_anew() -> None:
+async def test_a_person_who_says_no_is_heard_and_asked_again() -> None:
     oauth = manager()
     request = await oauth.get_auth_request("github", USER, TRACE)
     with pytest.raises(OAuthCallbackError, match=r"^OAuth error: They said no$") as raised:
@@ -338,7 +338,7 @@ async def test_a_caller_who_goes_away_does_not_use_up_the_state() -> None:
         assert await oauth.handle_callback("code-1", request["state"]) == (USER, TRACE)
 
 
-async def test_nobody_connects_an_account_by_anothers_link() -> None:
+async def test_no_one_connects_an_account_by_anothers_link() -> None:
     async with Site(token()) as site:
         oauth = manager(site)
         request = await oauth.get_auth_request("github", USER, TRACE)

@@ -52,7 +52,7 @@ def service(issuer: str) -> OAuthProviderConfig:
     )
 
 
-async def test_a_paused_call_goes_on_once_its_user_has_signed_in(issuer: str, tmp_path: Path) -> None:
+async def test_a_paused_call_continues_once_its_user_has_signed_in(issuer: str, tmp_path: Path) -> None:
     async with store_of("sqlite", tmp_path, time.time) as store:
         how: dict[str, Any] = {"token_store": VaultTokenStore(store.tokens), "pending": EncryptedSignIns(store.tokens)}
         here, there = [OAuthManager({"github": service(issuer)}, **how) for _ in range(2)]

@@ -67,7 +67,7 @@ async def test_what_an_operator_writes_is_stronger_than_what_is_known() -> None:
     assert (await sign_in_url(api(provider="github", **own))).startswith("https://ghe.example/")
 
 
-async def test_a_service_that_is_not_known_is_told_with_those_that_are() -> None:
+async def test_a_service_that_is_not_known_is_reported_with_those_that_are() -> None:
     command = ExternalToolConfig(
         name="srv",
         transport="mcp",

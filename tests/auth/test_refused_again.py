@@ -26,7 +26,7 @@ async def test_a_token_that_is_refused_right_after_it_was_renewed_leads_to_a_que
         assert outcome["error"]["error_code"] == "oauth_token_refused"
 
 
-async def test_where_to_sign_in_is_shown_to_the_one_who_must_and_to_nobody_else(tmp_path: Path) -> None:
+async def test_where_to_sign_in_is_shown_to_the_one_who_must_and_to_no_one_else(tmp_path: Path) -> None:
     async with (
         SmallIssuer() as issuer,
         toolbox(tmp_path / "data", source("notes", issuer, tmp_path, **issuer.endpoints())) as box,
@@ -41,7 +41,7 @@ async def test_where_to_sign_in_is_shown_to_the_one_who_must_and_to_nobody_else(
 
 
 @pytest.mark.parametrize("status", [500, 502, 503, 504])
-async def test_an_issuer_that_fails_for_a_while_costs_nobody_their_account(tmp_path: Path, status: int) -> None:
+async def test_an_issuer_that_fails_for_a_while_costs_no_one_their_account(tmp_path: Path, status: int) -> None:
     async with (
         SmallIssuer() as issuer,
         toolbox(tmp_path / "data", source("notes", issuer, tmp_path, **issuer.endpoints())) as box,
@@ -59,7 +59,7 @@ async def test_an_issuer_that_fails_for_a_while_costs_nobody_their_account(tmp_p
 
 @pytest.mark.parametrize("code", ["invalid_grant", "interaction_required"])
 @pytest.mark.parametrize("status", [200, 400])
-async def test_a_person_whose_grant_has_ended_is_asked_once_more_and_the_call_goes_on(
+async def test_a_person_whose_grant_has_ended_is_asked_once_more_and_the_call_continues(
     tmp_path: Path, code: str, status: int
 ) -> None:
     async with (

@@ -31,7 +31,7 @@ async def test_beside_endpoints_a_resource_is_only_a_name(tmp_path: Path) -> Non
         assert [form["resource"] for form in site.forms] == [NOWHERE]
 
 
-async def test_a_person_signs_in_for_a_resource_that_nobody_can_reach(tmp_path: Path) -> None:
+async def test_a_person_signs_in_for_a_resource_that_no_one_can_reach(tmp_path: Path) -> None:
     async with SmallIssuer() as site:
         written = {"issuer": site.url, "resource": NOWHERE}
         async with toolbox(tmp_path, source("notes", site, tmp_path, **written)) as box:

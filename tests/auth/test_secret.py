@@ -47,7 +47,7 @@ WAYS: dict[str, Callable[[Secret], object]] = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_secret_refuses_to_be_told(way: str) -> None:
+def test_a_secret_refuses_to_be_reported(way: str) -> None:
     with pytest.raises(TypeError) as caught:
         WAYS[way](Secret(TEXT))
 

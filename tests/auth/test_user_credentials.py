@@ -103,7 +103,7 @@ class Broken(Ledger):
     ],
     ids=["unknown provider", "no request", "no token"],
 )
-async def test_what_a_manager_does_wrong_is_told_without_its_secrets(broken: Broken, said: str) -> None:
+async def test_what_a_manager_does_wrong_is_reported_without_its_secrets(broken: Broken, said: str) -> None:
     async with toolbox(ManagedCredentials(broken, "github"), servers={"github": hub()[0]}) as box:
         failed = await box.call("github.create", {"title": "Bug"}, user=ANN)
     assert isinstance(failed.error, ToolAuthError)
@@ -124,7 +124,7 @@ async def test_users_at_once_travel_each_with_their_own_token() -> None:
 
 
 @pytest.mark.programs
-async def test_a_token_that_is_refused_is_exchanged_for_a_newer_one_or_asked_for_anew() -> None:
+async def test_a_token_that_is_refused_is_exchanged_for_a_newer_one_or_asked_for_again() -> None:
     ledger = Ledger(acme_ann="revoked")
     with mirror("good", "list") as url:
         source = {"connection": url, "auth_config": {"discovery": {"token": "list"}}}
@@ -181,7 +181,7 @@ async def test_no_event_log_error_or_file_holds_a_secret(tmp_path: Path, caplog:
     assert [secret for secret in [*secrets, "id.example.org/authorize"] if secret.encode() in kept] == []
 
 
-async def test_a_token_that_comes_back_in_an_answer_is_not_told() -> None:
+async def test_a_token_that_comes_back_in_an_answer_is_not_reported() -> None:
     server, _ = hub()
 
     @server.tool

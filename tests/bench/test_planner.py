@@ -41,7 +41,7 @@ def test_runs_at_once_hold_more_than_their_messages() -> None:
     assert row["beyond_kb"] > 0
 
 
-def test_a_long_run_goes_on() -> None:
+def test_a_long_run_continues() -> None:
     ticks: list[str] = []
 
     figure = resume.measure(TINY, ticks.append)

@@ -98,7 +98,7 @@ async def test_a_form_that_does_not_end_is_not_waited_for(box: Toolbox, monkeypa
 
 
 @pytest.mark.parametrize("who", [":", "acme:", ":ann", "", None, "acme:bob", "ann"])
-async def test_a_host_that_knows_nobody_lets_nobody_in(box: Toolbox, who: str | None) -> None:
+async def test_a_host_that_knows_no_one_lets_no_one_in(box: Toolbox, who: str | None) -> None:
     app, secret = callback_app(box, identify=lambda _: who), await ticket(box)
 
     refused = await sent(app, "/oauth/start", query=f"ticket={secret}".encode())
@@ -132,7 +132,7 @@ async def test_a_question_mark_in_what_a_service_says_hides_nothing(box: Toolbox
     ],
     ids=["not utf-8", "raw bytes", "surrogate", "long", "too long", "twice", "list", "question mark", "percent"],
 )
-async def test_queries_that_nobody_means_well_are_refused_plainly(box: Toolbox, query: bytes, status: int) -> None:
+async def test_queries_that_no_one_means_well_are_refused_plainly(box: Toolbox, query: bytes, status: int) -> None:
     shown = await sent(callback_app(box, identify=logged_in), "/oauth/start", query=query)
 
     assert (shown.status, "<h1>" in shown.text) == (status, True)

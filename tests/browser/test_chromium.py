@@ -9,6 +9,6 @@ from tests import parts
 pytestmark = pytest.mark.programs
 
 
-def test_a_system_without_a_browser_is_told_how_to_get_one(tmp_path: Path) -> None:
+def test_a_system_without_a_browser_is_reported_with_how_to_get_one(tmp_path: Path) -> None:
     with pytest.raises(parts.PartMissingError, match=r"chromium is not installed; run: apt-get install .* chromium$"):
         parts.chromium(str(tmp_path))

@@ -102,7 +102,7 @@ async def test_every_page_is_guarded_has_a_language_and_makes_no_browser_complai
     assert ann.complaints == []
 
 
-async def test_a_screen_reader_is_told_all_of_every_page(program: Program, ann: Visitor) -> None:
+async def test_a_screen_reader_is_reported_all_of_every_page(program: Program, ann: Visitor) -> None:
     _, link = await program.asks()
 
     tab = await ann.opens(link)

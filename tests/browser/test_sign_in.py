@@ -18,7 +18,7 @@ CONNECTED = "Connected, you can close this page"
 
 
 @pytest.mark.req("OAUTH-19", "FUT-14")
-async def test_a_person_signs_in_and_the_same_call_finishes_by_itself(program: Program, ann: Visitor) -> None:
+async def test_a_person_signs_in_and_the_same_call_finishes_automatically(program: Program, ann: Visitor) -> None:
     asked = await program.box.call("notes.read_note", {"id": 7}, user=ANN)
     assert isinstance(asked, Paused)
 
@@ -63,7 +63,7 @@ async def test_neither_code_nor_state_stays_in_the_page_its_address_or_its_histo
     assert await heading(tab) == CONNECTED
 
 
-async def test_a_person_who_says_no_is_told_so_and_may_change_their_mind(program: Program, ann: Visitor) -> None:
+async def test_a_person_who_declines_sees_that_and_may_change_their_mind(program: Program, ann: Visitor) -> None:
     pending_id, link = await program.asks()
     tab = await ann.begins(link)
     await ann.declines(tab)
@@ -75,7 +75,9 @@ async def test_a_person_who_says_no_is_told_so_and_may_change_their_mind(program
     assert (await outcome_of(program.box, pending_id, by=ANN))["status"] == "completed"
 
 
-async def test_of_two_tabs_the_second_may_finish_first_and_the_other_is_told(program: Program, ann: Visitor) -> None:
+async def test_of_two_tabs_the_second_may_finish_first_and_the_other_is_reported(
+    program: Program, ann: Visitor
+) -> None:
     pending_id, link = await program.asks()
     idle, first, second = await ann.opens(link), await ann.begins(link), await ann.begins(link)
 
@@ -146,7 +148,7 @@ async def test_the_cookie_is_out_of_reach_of_scripts_and_of_other_sites(program:
 
 
 @pytest.mark.req("OAUTH-26")
-async def test_who_takes_too_long_at_the_service_is_told_so(opening: Opening, ann: Visitor) -> None:
+async def test_a_person_who_takes_too_long_at_the_service_sees_that(opening: Opening, ann: Visitor) -> None:
     async with opening({"sign_in_ttl": "1ms"}) as program:
         pending_id, link = await program.asks()
         tab = await ann.connects(link)

@@ -98,7 +98,7 @@ async def test_a_small_artifact_is_read_at_once(desk: Desk) -> None:
     }
 
 
-async def test_a_part_says_where_to_go_on(desk: Desk) -> None:
+async def test_a_part_says_where_to_continue(desk: Desk) -> None:
     kept = await desk.keep(b"0123456789")
 
     part = await desk.read(kept, offset=2, limit=4)

@@ -103,13 +103,13 @@ async def test_much_output_is_cut_in_its_middle(caller: Caller) -> None:
     assert len(found["stdout"]) < 70_000
 
 
-async def test_a_program_that_is_missing_is_told(caller: Caller) -> None:
+async def test_a_program_that_is_missing_is_reported(caller: Caller) -> None:
     error = await caller.refused("run_command", command=["no-such-program-here"])
 
     assert "was not found" in error["message"]
 
 
-async def test_a_command_goes_on_in_the_background(caller: Caller, tmp_path: Path) -> None:
+async def test_a_command_continues_in_the_background(caller: Caller, tmp_path: Path) -> None:
     command = "echo one; while [ ! -e go ]; do sleep 0.02; done; echo two; exit 4"
     begun = await caller.do("run_command", command=command, runInBackground=True)
     assert (begun["status"], begun["exit_code"]) == ("running", None)

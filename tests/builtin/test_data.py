@@ -85,7 +85,7 @@ async def test_what_is_no_base64_is_refused(encoded: str) -> None:
     assert (await CALLER.refused("base64_decode", encoded=encoded))["error_code"] == "base64_invalid"
 
 
-async def test_bytes_that_are_no_text_are_told_as_such() -> None:
+async def test_bytes_that_are_no_text_are_reported_as_such() -> None:
     error = await CALLER.refused("base64_decode", encoded=base64.b64encode(b"ok\xff\xfe").decode())
 
     assert error["error_code"] == "encoding_wrong"

@@ -83,7 +83,7 @@ async def test_a_model_on_the_own_machine_needs_no_key() -> None:
         (503, refusal("The engine is currently overloaded", "overloaded"), ToolServerError),
     ],
 )
-async def test_a_refusal_is_told_in_the_words_of_the_service(
+async def test_a_refusal_is_reported_in_the_words_of_the_service(
     status: int, said: dict[str, Any], error: type[ToolError]
 ) -> None:
     failed = await failure(as_json(said, status))
@@ -119,7 +119,7 @@ async def test_what_is_no_vector_is_not_taken_for_one(vector: Any) -> None:
     ],
     ids=["no data", "another API", "a list", "NaN", "Infinity", "a page", "nothing", "cut off"],
 )
-async def test_an_answer_of_another_shape_is_told(raw: bytes) -> None:
+async def test_an_answer_of_another_shape_is_reported(raw: bytes) -> None:
     failed = await failure(raw)
 
     assert isinstance(failed, ToolServerError)

@@ -212,7 +212,7 @@ async def test_a_file_where_a_folder_is_meant_is_refused(caller: Caller, inside:
 @pytest.mark.parametrize(
     ("name", "more"), [tool for tool in TOOLS if tool.id in ("read_file", "write_file", "list_files")]
 )
-async def test_a_file_that_may_not_be_touched_is_told_as_such(name: str, more: dict[str, Any]) -> None:
+async def test_a_file_that_may_not_be_touched_is_reported_as_such(name: str, more: dict[str, Any]) -> None:
     with tempfile.TemporaryDirectory() as base:
         closed = Path(base) / "closed"
         closed.mkdir(mode=0o700)
@@ -244,7 +244,7 @@ class _as_nobody:  # noqa: N801 - reads as a word
 
 
 @pytest.mark.parametrize(("name", "more"), TOOLS)
-async def test_names_and_paths_that_are_too_long_are_told(
+async def test_names_and_paths_that_are_too_long_are_reported(
     caller: Caller, inside: Path, name: str, more: dict[str, Any]
 ) -> None:
     result = await caller.ask(name, {"path": str(inside / ("n" * 300)), **more})
@@ -272,7 +272,7 @@ async def test_an_empty_list_of_folders_allows_nothing(inside: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "more"), TOOLS)
-async def test_a_link_that_goes_while_it_is_resolved_is_told(
+async def test_a_link_that_goes_while_it_is_resolved_is_reported(
     caller: Caller, inside: Path, monkeypatch: pytest.MonkeyPatch, name: str, more: dict[str, Any]
 ) -> None:
     (inside / "link").symlink_to("a.txt")

@@ -95,7 +95,7 @@ async def test_lines_can_be_numbered(file: Path) -> None:
         (b"caf\xc3\xa9\n", "utf-8"),
     ],
 )
-async def test_the_encoding_is_seen_from_the_file_and_told(file: Path, data: bytes, encoding: str) -> None:
+async def test_the_encoding_is_seen_from_the_file_and_reported(file: Path, data: bytes, encoding: str) -> None:
     file.write_bytes(data)
 
     found = await CALLER.do("read_file", path=str(file))
@@ -118,13 +118,13 @@ async def test_an_encoding_can_be_asked_for(file: Path, encoding: str) -> None:
     ],
     ids=lambda value: value[:20],
 )
-async def test_an_encoding_that_is_wrong_is_told(file: Path, encoding: str, code: str) -> None:
+async def test_an_encoding_that_is_wrong_is_reported(file: Path, encoding: str, code: str) -> None:
     file.write_bytes(b"caf\xe9")
 
     assert (await CALLER.refused("read_file", path=str(file), encoding=encoding))["error_code"] == code
 
 
-async def test_a_binary_file_is_told_as_such(file: Path) -> None:
+async def test_a_binary_file_is_reported_as_such(file: Path) -> None:
     file.write_bytes(b"\x7fELF\0\0\0" + bytes(range(256)))
 
     error = await CALLER.refused("read_file", path=str(file))
@@ -133,7 +133,7 @@ async def test_a_binary_file_is_told_as_such(file: Path) -> None:
     assert "binary file" in error["message"]
 
 
-async def test_a_line_that_is_too_long_is_cut_and_told_so(file: Path) -> None:
+async def test_a_line_that_is_too_long_is_cut_and_reported_so(file: Path) -> None:
     file.write_text("é" * CONTENT_BYTES + "\nnext\n")
 
     found = await CALLER.do("read_file", path=str(file))
@@ -168,7 +168,7 @@ async def test_the_start_of_a_line_of_ten_gigabytes_is_read(file: Path) -> None:
     assert (found["total_lines"], found["next_offset"]) == (None, 1)
 
 
-async def test_a_file_that_is_rewritten_while_it_is_read_is_told_and_can_be_read_again(file: Path) -> None:
+async def test_a_file_that_is_rewritten_while_it_is_read_is_reported_and_can_be_read_again(file: Path) -> None:
     file.write_bytes((b"x" * 99 + b"\n") * 300_000)
     with file.open("r+b", buffering=0) as out, _repeating(lambda: os.pwrite(out.fileno(), b"y", 0)):
         results = [await CALLER.ask("read_file", {"path": str(file), "offset": 250_000}) for _ in range(10)]
@@ -205,7 +205,7 @@ def _repeating(act: Callable[[], object]) -> Generator[None]:
 
 
 @pytest.mark.req("PFILE-06")
-async def test_what_is_known_of_a_file_is_told(file: Path) -> None:
+async def test_what_is_known_of_a_file_is_reported(file: Path) -> None:
     file.write_text("hello")
     os.utime(file, ns=(0, 1_700_000_000_123_456_789))
 
@@ -222,7 +222,7 @@ async def test_what_is_known_of_a_file_is_told(file: Path) -> None:
 
 @pytest.mark.req("PFILE-06")
 @pytest.mark.parametrize("name", ["missing", "no/such/folder/x", "a.txt/x"])
-async def test_of_a_missing_file_it_is_told_that_it_does_not_exist(file: Path, name: str) -> None:
+async def test_of_a_missing_file_it_is_reported_that_it_does_not_exist(file: Path, name: str) -> None:
     file.touch()
 
     found = await CALLER.do("get_file_info", path=str(file.parent / name))

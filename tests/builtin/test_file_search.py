@@ -260,7 +260,7 @@ async def test_a_search_that_did_not_come_to_its_end_is_no_result(
     assert error["error_code"] == "search_failed"
 
 
-async def test_a_missing_path_is_told(caller: Caller, tree: Path) -> None:
+async def test_a_missing_path_is_reported(caller: Caller, tree: Path) -> None:
     error = await caller.refused("grep_files", pattern="a", path=str(tree / "missing"))
 
     assert error["message"].startswith("Path not found: ")

@@ -67,7 +67,7 @@ def test_elements_become_markdown(source: str, expected: str) -> None:
         "<a href='x' SECRET",
     ],
 )
-def test_what_nobody_sees_is_left_out(hidden: str) -> None:
+def test_what_no_one_sees_is_left_out(hidden: str) -> None:
     assert markdown(f"<p>before</p>{hidden}").replace("before", "") == ""
 
 
@@ -77,7 +77,7 @@ def test_a_heading_inside_the_content_stays_and_one_around_it_goes() -> None:
     assert markdown(source) == "# Title\n\nText"
 
 
-def test_a_page_of_nothing_but_navigation_is_told_whole() -> None:
+def test_a_page_of_nothing_but_navigation_is_reported_whole() -> None:
     assert markdown("<nav><a href=/a>A</a></nav>") == "[A](https://a.example/a)"
 
 

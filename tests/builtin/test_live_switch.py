@@ -76,7 +76,7 @@ def test_the_switch_is_in_one_target_that_no_other_needs() -> None:
 
 
 @pytest.mark.req("TEST-14")
-async def test_searching_at_the_rate_of_brave_is_refused_once_and_waits_as_long_as_it_is_told() -> None:
+async def test_searching_at_the_rate_of_brave_is_refused_once_and_waits_as_long_as_it_is_reported() -> None:
     clock = Clock()
     queries = [f"tea {number}" for number in range(5)]
     async with OneASecond(clock) as there:

@@ -61,7 +61,7 @@ async def test_a_server_is_read_whatever_shape_it_answers_in(library: str, tool:
     assert outcome.meta["origin"] == f"library.{tool}"
 
 
-async def test_a_server_is_told_how_many_are_wanted_by_the_name_that_it_has_for_it(library: str) -> None:
+async def test_a_server_learns_how_many_are_wanted_by_the_name_that_it_has_for_it(library: str) -> None:
     outcome, _ = await searched(library, link("search", arguments={"count": "max_results"}))
 
     assert isinstance(outcome, Completed)

@@ -157,7 +157,7 @@ async def test_what_is_no_memory_is_neither_written_nor_read(caller: Caller, pat
         assert error["error_code"] == "path_refused"
 
 
-async def test_a_missing_file_is_told(caller: Caller) -> None:
+async def test_a_missing_file_is_reported(caller: Caller) -> None:
     for name, more in (("memory_read", {}), ("memory_patch", {"old_str": "a", "new_str": "b"})):
         error = await caller.refused(name, path="facts/none.md", **more)
         assert "not found" in error["message"]

@@ -58,7 +58,7 @@ async def test_those_who_read_pages_share_the_time_that_a_call_may_take() -> Non
     assert [one.timeout_s for one in share_timeout([provider("direct"), provider("jina", timeout_s=30)])] == [5, 30]
 
 
-async def test_when_all_fail_every_failure_is_told() -> None:
+async def test_when_all_fail_every_failure_is_reported() -> None:
     async with site({"/search": reply(429, retry_after="9")}) as one, site({"/web/search": reply(503)}) as other:
         chain = build_search_chain([link(one), link(other, "brave")], allowed())
         async with box(*web_search_tools(chain)) as opened:
@@ -103,7 +103,7 @@ async def test_a_provider_that_says_nothing_leaves_time_for_the_next() -> None:
     assert [(one["provider"], one["error_code"]) for one in fallen] == [("brave", "timeout")]
 
 
-async def test_nobody_who_listens_at_all_was_certainly_not_asked() -> None:
+async def test_no_one_who_listens_at_all_was_certainly_not_asked() -> None:
     async with site() as gone, site() as there:
         links = [link(gone), link(there, "brave")]
     chain = build_search_chain(links, allowed())

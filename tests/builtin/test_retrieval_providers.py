@@ -54,7 +54,7 @@ async def test_opensearch_is_asked_with_filters_and_a_login() -> None:
         ("too_busy", "rate_limited", "the queue is full"),
     ],
 )
-async def test_what_opensearch_refuses_is_told(case: str, code: str, said: str) -> None:
+async def test_what_opensearch_refuses_is_reported(case: str, code: str, said: str) -> None:
     async with Site(answer=recorded(f"opensearch/{case}")) as there:
         chain = build_retrieve_chain([provider("opensearch", url=there.url, index="docs", api_key=KEY)], allowed())
         error = await Caller(retrieve_tools(chain)).refused("retrieve", query="tea")
@@ -153,7 +153,7 @@ async def test_many_write_to_the_embedded_store_at_once(tmp_path: Path) -> None:
         await store.close()
 
 
-async def test_a_file_that_is_no_store_is_told(tmp_path: Path) -> None:
+async def test_a_file_that_is_no_store_is_reported(tmp_path: Path) -> None:
     (tmp_path / "docs.db").write_text("no database, whatever its name says" * 100)
     store = EmbeddedRetriever(tmp_path / "docs.db")
 
@@ -161,7 +161,7 @@ async def test_a_file_that_is_no_store_is_told(tmp_path: Path) -> None:
         await store.retrieve("tea", Filters())
 
 
-async def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+async def test_a_folder_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("a file")
     store = EmbeddedRetriever(tmp_path / "taken" / "docs.db")
 
@@ -170,7 +170,7 @@ async def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_a_table_of_somebody_else_is_told(tmp_path: Path) -> None:
+async def test_a_table_of_someone_else_is_reported(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "docs.db") as connection:
         connection.execute("CREATE VIRTUAL TABLE chunks USING fts5(id, text, source, metadata)")
         connection.execute("INSERT INTO chunks VALUES ('1', 'tea', '', 'no JSON')")

@@ -95,7 +95,7 @@ USED_UP = {"brave": "rate_limited", "tavily": "client_error", "google": "rate_li
     ("name", "case"),
     [(engine.name, case) for engine in ENGINES for case in kept(engine.name) if case in REFUSALS],
 )
-async def test_a_refusal_is_told_apart_from_the_others_and_without_the_key(name: str, case: str) -> None:
+async def test_a_refusal_is_distinguished_from_the_others_and_without_the_key(name: str, case: str) -> None:
     async with asked(BY_NAME[name], recorded(f"{name}/{case}")) as (caller, _):
         error = await caller.refused("web_search", query="tea")
 

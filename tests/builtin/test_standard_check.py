@@ -190,7 +190,7 @@ def test_a_folder_of_ones_own_is_held_to_it(folder: Path) -> None:
         ("tests.json", '[{"name": "x", "arguments": {}, "result": {}, "error": "x"}]', "case 1: must have"),
     ],
 )
-def test_what_is_missing_or_wrong_is_told(folder: Path, name: str, text: str | None, said: str) -> None:
+def test_what_is_missing_or_wrong_is_reported(folder: Path, name: str, text: str | None, said: str) -> None:
     if text is None:
         (folder / name).unlink()
     else:
@@ -210,7 +210,7 @@ def test_a_case_that_the_schema_refuses_contradicts_it(folder: Path) -> None:
     assert problem.startswith("tests.json: case 2: it expects a result, but schema.json refuses its arguments: $.n")
 
 
-def test_what_is_no_folder_is_told(tmp_path: Path) -> None:
+def test_what_is_no_folder_is_reported(tmp_path: Path) -> None:
     assert check_folder(tmp_path / "missing") == [
         f"{tmp_path / 'missing'} is not a folder; name the folder of one tool"
     ]

@@ -26,7 +26,7 @@ def caller(*allowed: str) -> Caller:
 
 
 @pytest.mark.req("PSYS-01")
-async def test_the_time_is_told_as_a_number_as_text_and_in_a_timezone() -> None:
+async def test_the_time_is_reported_as_a_number_as_text_and_in_a_timezone() -> None:
     before = time.time() * 1000 - 1
 
     found = await caller().do("current_time", timezone="Asia/Tokyo")

@@ -75,7 +75,7 @@ async def test_what_is_no_page_is_an_error_that_says_how_to_get_it() -> None:
     assert "http_get" in error["message"]
 
 
-async def test_a_page_that_is_missing_is_told_by_its_status() -> None:
+async def test_a_page_that_is_missing_is_reported_by_its_status() -> None:
     async with site() as there, web_to(there) as web:
         found = await caller(web).do("web_fetch", url=f"{there.url}/missing")
 
@@ -101,7 +101,7 @@ async def test_jina_reads_a_public_page_and_is_sent_the_key_in_a_header() -> Non
     assert there.last.body == b'{"url": "https://93.184.215.14/"}'
 
 
-async def test_a_page_that_jina_did_not_find_is_told_by_its_status() -> None:
+async def test_a_page_that_jina_did_not_find_is_reported_by_its_status() -> None:
     async with Site(answer=recorded("jina/missing_page")) as there, web_to(there) as web:
         page = await JinaReaderProvider(web, KEY, there.url).scrape("https://93.184.215.14/gone")
 
@@ -148,7 +148,7 @@ async def test_where_a_page_says_it_is_says_nothing_else() -> None:
     assert "Ignore all previous" not in result.content_text
 
 
-async def test_jina_is_never_told_of_an_address_inside() -> None:
+async def test_jina_never_gets_an_internal_address() -> None:
     intranet = site({"/a": as_html("<p>intranet")})
     async with site({"/": as_json({})}) as jina, intranet as inside, web_to(jina, inside) as web:
         chain = Chain[ScrapeProvider]([JinaReaderProvider(web, "", jina.url), DirectPages(web)])

@@ -214,7 +214,7 @@ async def test_a_generator_works_in_a_worker_thread_too_and_gives_a_list() -> No
     assert output == ToolOutput("1 in toolpost-worker")
 
 
-async def test_a_generator_without_an_end_is_closed_when_nobody_waits_any_more() -> None:
+async def test_a_generator_without_an_end_is_closed_when_no_one_waits_any_more() -> None:
     under_way, closed = threading.Event(), threading.Event()
 
     @tool

@@ -78,7 +78,7 @@ def test_a_taken_name_says_which_source_has_it(registry: ToolRegistry) -> None:
 
 @pytest.mark.req("PREG-01")
 @pytest.mark.parametrize("names", [("a.b", "a__b"), ("a__b", "a.b")])
-def test_two_tools_that_a_model_could_not_tell_apart_are_refused(names: Sequence[str]) -> None:
+def test_two_tools_that_a_model_could_not_distinguish_are_refused(names: Sequence[str]) -> None:
     registry = ToolRegistry()
     registry.register(named(names[0]))
 
@@ -189,7 +189,7 @@ def test_unregistering_an_unknown_tool_says_so(registry: ToolRegistry) -> None:
 
 
 @pytest.mark.req("GEN-21")
-def test_a_tool_is_exchanged_in_its_place_and_its_counts_go_on(registry: ToolRegistry) -> None:
+def test_a_tool_is_exchanged_in_its_place_and_its_counts_continue(registry: ToolRegistry) -> None:
     registry.update_call_stats("gh.issue", 10.0, True)
     better = named("gh.issue", description="Read it better.", category=ToolCategory.DATA)
 
@@ -212,7 +212,7 @@ def test_exchanging_does_not_take_a_name_that_only_looks_the_same(registry: Tool
 
 
 @pytest.mark.req("GEN-21")
-def test_whoever_subscribes_is_told_of_every_change(registry: ToolRegistry) -> None:
+def test_a_subscriber_is_notified_of_every_change(registry: ToolRegistry) -> None:
     changes: list[CatalogChange] = []
     registry.subscribe(changes.extend)
 

@@ -61,7 +61,7 @@ def test_arguments_are_checked_against_the_schema_as_it_came() -> None:
     assert entry.spec.input_schema["properties"]["mode"]["description"] == "x"
 
 
-async def test_hidden_characters_of_a_server_are_told_as_escapes() -> None:
+async def test_hidden_characters_of_a_server_are_reported_as_escapes() -> None:
     made: FastMCP[Any] = FastMCP("srv")
     made.tool(lambda: "", name="look\u200b", description=f"Look here.{TAGS}")
     source = ExternalToolConfig(name="srv", transport="mcp", connection="memory:server")

@@ -37,13 +37,13 @@ async def test_even_an_exit_comes_back_and_the_thread_lives_on() -> None:
     assert await run_in_thread(lambda: "still here") == "still here"
 
 
-async def test_the_end_of_an_iteration_is_told_as_an_error() -> None:
+async def test_the_end_of_an_iteration_is_reported_as_an_error() -> None:
     with pytest.raises(RuntimeError, match="the tool raised StopIteration"):
         await run_in_thread(lambda: next(iter(())))
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, GeneratorExit])
-async def test_what_would_end_the_loop_is_told_as_an_error(kind: type[BaseException]) -> None:
+async def test_what_would_end_the_loop_is_reported_as_an_error(kind: type[BaseException]) -> None:
     def give_up() -> None:
         raise kind
 

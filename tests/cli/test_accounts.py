@@ -149,7 +149,7 @@ def test_an_account_is_connected_listed_and_let_go_again(configured: Path, toolp
     assert (again.code, again.json["error"]["error_code"]) == (1, "not_connected")
 
 
-def test_a_call_that_waited_goes_on_once_its_person_has_signed_in(configured: Path, toolpost: Run) -> None:
+def test_a_call_that_waited_continues_once_its_person_has_signed_in(configured: Path, toolpost: Run) -> None:
     paused = toolpost(*CALL)
     assert (paused.code, "toolpost accounts connect notes" in paused.out) == (3, True)
     [question] = toolpost("pending", "list", "--json").json
@@ -199,7 +199,7 @@ def test_who_does_not_know_the_state_spoils_nothing(configured: Path) -> None:
     assert done.code == 0
 
 
-def test_nobody_is_waited_for_longer_than_said(configured: Path) -> None:
+def test_no_one_is_waited_for_longer_than_said(configured: Path) -> None:
     with terminal(configured, "connect", "notes", "--timeout", "300ms") as waiting:
         done = waiting.done()
 
@@ -228,7 +228,7 @@ def test_a_terminal_without_a_browser_signs_in_by_a_code(configured: Path) -> No
     assert (done.code, done.json["status"], done.json["scopes"]) == (0, "connected", ["tools.read"])
 
 
-def test_a_program_that_nobody_registered_registers_once_for_all(
+def test_a_program_that_no_one_registered_registers_once_for_all(
     api: NotesApi, home: Path, toolpost: Run, port: int
 ) -> None:
     configure(home, notes_source(api, home, client_id=None, client_secret=None))
@@ -292,12 +292,12 @@ def test_events_of_a_forgotten_person_say_nothing_any_more(toolpost: Run) -> Non
     assert toolpost("runs", "verify").code == 0
 
 
-def test_nobody_is_no_person_to_forget(toolpost: Run) -> None:
+def test_no_one_is_no_person_to_forget(toolpost: Run) -> None:
     assert toolpost("accounts", "forget", "", "--yes").code == 2
     assert toolpost("accounts", "forget", "acme:", "--yes").code == 2
 
 
-def test_without_services_there_is_nothing_to_list_and_still_somebody_to_forget(toolpost: Run) -> None:
+def test_without_services_there_is_nothing_to_list_and_still_someone_to_forget(toolpost: Run) -> None:
     assert toolpost("accounts", "list", "--json").json == []
     assert "No source uses accounts" in toolpost("accounts", "list").out
     assert toolpost("accounts", "forget", "acme:ann", "--yes", "--json").json["services_told"] == {}
@@ -305,7 +305,7 @@ def test_without_services_there_is_nothing_to_list_and_still_somebody_to_forget(
     assert (refused.code, "auth_type: oauth2_user" in refused.out) == (1, True)
 
 
-def test_a_service_that_is_not_there_is_told_with_those_that_are(configured: Path, toolpost: Run) -> None:
+def test_a_service_that_is_not_there_is_reported_with_those_that_are(configured: Path, toolpost: Run) -> None:
     done = toolpost("accounts", "connect", "github", "--json")
 
     assert (done.code, "services with accounts: notes" in done.json["error"]["message"]) == (1, True)

@@ -68,7 +68,7 @@ def test_events_are_json_lines_and_the_last_is_the_result(
     assert (result["error"], result["resume_token"], result["metadata"]["tool_calls"]) == (None, None, 1)
 
 
-def test_a_run_that_waits_for_a_person_goes_on_in_another_process(toolpost: Run, home: Path) -> None:
+def test_a_run_that_waits_for_a_person_continues_in_another_process(toolpost: Run, home: Path) -> None:
     with provider(WIPE, "It is wiped.") as (_, model):
         paused = toolpost("run", "Wipe the disk.", "--model", model, "--json")
         result = json_lines(paused)[-1]
@@ -86,7 +86,7 @@ def test_a_run_that_waits_for_a_person_goes_on_in_another_process(toolpost: Run,
 
 
 @pytest.mark.waits
-def test_a_run_whose_model_fails_goes_on_with_its_token_and_another_budget(toolpost: Run, home: Path) -> None:
+def test_a_run_whose_model_fails_continues_with_its_token_and_another_budget(toolpost: Run, home: Path) -> None:
     with provider(ADD) as (_, model):
         failed = toolpost("run", "What is 19 + 23?", "--model", model, "--budget", "tokens=20")
     token = failed.err.partition("--resume ")[2].split()[0]
@@ -134,7 +134,7 @@ def test_a_model_cannot_approve_its_own_call_nor_draw_on_the_terminal(toolpost: 
     assert (done.code, set(done.out) & set("\x1b\x07\u202e")) == (0, set())
 
 
-def test_a_missing_model_is_told_before_a_source_starts(toolpost: Run, home: Path) -> None:
+def test_a_missing_model_is_reported_before_a_source_starts(toolpost: Run, home: Path) -> None:
     (home / "toolpost.yaml").write_text("sources: [{name: broken, transport: mcp, connection: /no/such}]")
 
     done = toolpost("run", "Hello")
@@ -209,7 +209,7 @@ def _lines(file: Path) -> list[str]:
 
 
 @pytest.mark.programs
-def test_an_interrupt_stops_the_calls_and_tells_what_was_done(home: Path) -> None:
+def test_an_interrupt_stops_the_calls_and_reports_what_was_done(home: Path) -> None:
     with provider(ADD, WAIT) as (_, model):
         done = at_a_terminal(home, {"local.wait ·": b"\x03"}, "run", "Wait.", "--model", model, columns=100)
 
@@ -218,7 +218,7 @@ def test_an_interrupt_stops_the_calls_and_tells_what_was_done(home: Path) -> Non
 
 
 @pytest.mark.programs
-def test_a_conversation_goes_on_and_is_kept_if_asked(home: Path) -> None:
+def test_a_conversation_continues_and_is_kept_if_asked(home: Path) -> None:
     words = ("chat", "--tools", "local.*", "--keep", "sums")
     with provider(ADD, "It is 42.", WAIT, "As I said.") as (scripted, model):
         typed = {"> ": b'"""What is\n', ". ": b'19 + 23?"""\n', "2 steps": b"Wait.\n", "local.wait ·": b"\x03"}

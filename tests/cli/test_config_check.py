@@ -57,7 +57,7 @@ def test_what_only_does_nothing_is_a_warning(toolpost: Run, home: Path, written:
     assert "The configuration is valid." in told.err
 
 
-def test_a_source_that_does_not_answer_is_told_with_its_address(toolpost: Run, home: Path) -> None:
+def test_a_source_that_does_not_answer_is_reported_with_its_address(toolpost: Run, home: Path) -> None:
     (home / "toolpost.yaml").write_text(
         "sources:\n  - {name: one, transport: python, connection: ./one.py}\n"
         '  - {name: gone, transport: http, connection: "http://127.0.0.1:9/api.json?page=1"}\n'
@@ -95,7 +95,7 @@ def test_a_tool_that_a_manual_gets_wrong_is_a_warning(toolpost: Run, home: Path)
         ("builtins: [qqqq]", "no built-in tool 'qqqq'; there are: artifact_read"),
     ],
 )
-def test_a_built_in_tool_that_there_is_not_is_told_with_the_nearest(
+def test_a_built_in_tool_that_there_is_not_is_reported_with_the_nearest(
     toolpost: Run, home: Path, written: str, said: str
 ) -> None:
     (home / "toolpost.yaml").write_text(written)
@@ -114,7 +114,7 @@ def test_all_and_some_more_can_be_had(toolpost: Run, home: Path) -> None:
     assert {"run_command", "command_output", "read_file", "web_search"} <= names
 
 
-def test_a_wrong_key_of_a_sign_in_is_told_with_the_nearest(toolpost: Run, home: Path) -> None:
+def test_a_wrong_key_of_a_sign_in_is_reported_with_the_nearest(toolpost: Run, home: Path) -> None:
     source = (
         "{name: far, transport: mcp, connection: 'https://far.example/mcp', auth_type: oauth2_user, auth_config: %s}"
     )

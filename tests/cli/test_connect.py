@@ -85,7 +85,7 @@ def test_a_secret_is_used_now_and_a_variable_is_written(
 
 
 @pytest.mark.programs
-def test_a_server_that_cannot_be_connected_stays_in_the_file_and_that_is_told(toolpost: Run, home: Path) -> None:
+def test_a_server_that_cannot_be_connected_stays_in_the_file_and_that_is_reported(toolpost: Run, home: Path) -> None:
     done = toolpost("tools", "connect", "--name", "small", "--env", "SMALL_TOKEN=wrong-s3cret", "--yes", *SMALL)
     again = toolpost("tools", "connect", "no-such-program --flag", "--yes", "--force", "--json")
 
@@ -159,7 +159,7 @@ def test_the_document_of_an_api_may_be_a_file(toolpost: Run, home: Path) -> None
 
 
 @pytest.mark.programs
-def test_nobody_is_asked_without_a_terminal(toolpost: Run, child: Run, home: Path) -> None:
+def test_no_one_is_asked_without_a_terminal(toolpost: Run, child: Run, home: Path) -> None:
     before = (home / "toolpost.yaml").read_text()
     done = child("tools", "connect", "everything", given="y\n")
     as_json = toolpost("tools", "connect", "everything", "--json")
@@ -183,14 +183,14 @@ def test_a_person_at_a_terminal_may_say_no(home: Path, typed: bytes, code: int) 
 
 
 @pytest.mark.programs
-def test_who_interrupts_before_the_yes_is_told_that_nothing_was_written(home: Path) -> None:
+def test_who_interrupts_before_the_yes_learns_that_nothing_was_written(home: Path) -> None:
     done = at_a_terminal(home, {"[y/N] ": b"\x03"}, "tools", "connect", "everything")
 
     assert (done.code, "interrupted; nothing was written to toolpost.yaml" in done.out) == (130, True)
 
 
 @pytest.mark.programs
-def test_who_interrupts_a_connection_is_told_what_is_in_the_file(home: Path) -> None:
+def test_who_interrupts_a_connection_learns_what_is_in_the_file(home: Path) -> None:
     silent = ("--", sys.executable, "-c", "import time; time.sleep(600)")
     done = at_a_terminal(
         home, {"[y/N] ": b"y\n", "starting silent": b"\x03"}, "tools", "connect", "--name", "silent", *silent
@@ -353,7 +353,7 @@ def test_a_preset_without_any_credential_is_not_written(toolpost: Run, home: Pat
         ("gthub", "preset_unknown", "Unknown preset: gthub. Available: ['github', 'filesystem', "),
     ],
 )
-def test_what_cannot_be_had_is_told(toolpost: Run, what: str, code: str, told: str) -> None:
+def test_what_cannot_be_had_is_reported(toolpost: Run, what: str, code: str, told: str) -> None:
     done = toolpost("tools", "connect", what, "--json")
 
     assert (done.code, done.json["error"]["error_code"]) == (1, code)
@@ -367,7 +367,7 @@ def test_a_name_that_is_taken_is_refused(toolpost: Run) -> None:
     assert "toolpost.yaml already has a source named 'local'; give another name with --name" in done.err
 
 
-def test_a_package_without_a_version_is_told(toolpost: Run) -> None:
+def test_a_package_without_a_version_is_reported(toolpost: Run) -> None:
     loose = toolpost("tools", "connect", "npx -y @acme/notes", "--dry-run")
     fixed = toolpost("tools", "connect", "npx -y @acme/notes@1.0.0", "--dry-run")
 
@@ -411,7 +411,7 @@ def test_a_file_that_nothing_can_be_added_to_is_left_and_the_text_is_given(toolp
         [""],
     ],
 )
-def test_a_wrong_command_line_is_told(toolpost: Run, arguments: list[str]) -> None:
+def test_a_wrong_command_line_is_reported(toolpost: Run, arguments: list[str]) -> None:
     done = toolpost("tools", "connect", *arguments)
 
     assert (done.code, done.out) == (2, "")

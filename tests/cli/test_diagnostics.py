@@ -25,7 +25,7 @@ def test_an_old_sqlite_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found("sqlite") == Check("sqlite", "broken", "3.31.1; 3.35 or newer is needed")
 
 
-def test_another_platform_is_told_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_platform_is_reported_with_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "system", lambda: "Darwin")
 
     assert found("platform").state == "note"
@@ -36,7 +36,9 @@ def test_another_platform_is_told_what_it_lacks(monkeypatch: pytest.MonkeyPatch)
     ("limit", "state", "said"),
     [(100, "note", "ulimit -n"), (4096, "ok", "at most 4096"), (resource.RLIM_INFINITY, "ok", "no limit")],
 )
-def test_the_limit_of_open_files_is_told(monkeypatch: pytest.MonkeyPatch, limit: int, state: str, said: str) -> None:
+def test_the_limit_of_open_files_is_reported(
+    monkeypatch: pytest.MonkeyPatch, limit: int, state: str, said: str
+) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (limit, limit))
 
     assert found("open files").state == state
@@ -51,7 +53,7 @@ def test_a_broken_plug_in_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found("plug-in") == Check("plug-in", "broken", "plug-in 'x' is skipped: why")
 
 
-def test_a_disk_that_is_nearly_full_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_is_nearly_full_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=5 * 1024 * 1024))
 
     assert Check("free space", "note", "5 MB") in check_data_folder(Settings(data_dir=tmp_path))

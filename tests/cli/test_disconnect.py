@@ -58,7 +58,7 @@ def test_the_entry_goes_and_every_other_byte_stays(
     assert f"'{name}' from toolpost.yaml" in done.err
 
 
-def test_a_source_that_is_not_there_is_told_with_the_nearest(toolpost: Run, home: Path) -> None:
+def test_a_source_that_is_not_there_is_reported_with_the_nearest(toolpost: Run, home: Path) -> None:
     before = (home / "toolpost.yaml").read_bytes()
 
     done = toolpost("tools", "disconnect", "locla", "--json")

@@ -109,7 +109,7 @@ def test_something_that_is_no_database_is_found(toolpost: Run, home: Path) -> No
     assert checks(toolpost("doctor", "--json"))["database"]["state"] == "broken"
 
 
-def test_a_configuration_that_holds_is_told_as_it_was_read(toolpost: Run, home: Path) -> None:
+def test_a_configuration_that_holds_is_reported_as_it_was_read(toolpost: Run, home: Path) -> None:
     done = toolpost("config", "check", "--connect", "--json")
 
     assert done.code == 0

@@ -43,7 +43,7 @@ def test_a_configuration_elsewhere_is_read_and_its_paths_are_its_own(toolpost: R
 
 
 @pytest.mark.parametrize("verb", [("tools", "list"), ("pending", "list"), ("runs", "list"), ("events",), ADD])
-def test_a_data_folder_that_cannot_be_written_is_told(toolpost: Run, home: Path, verb: tuple[str, ...]) -> None:
+def test_a_data_folder_that_cannot_be_written_is_reported(toolpost: Run, home: Path, verb: tuple[str, ...]) -> None:
     (home / "file").write_text("")
     (home / "toolpost.yaml").write_text("data_dir: file/below\n")
 
@@ -55,7 +55,7 @@ def test_a_data_folder_that_cannot_be_written_is_told(toolpost: Run, home: Path,
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is read-only to root")
-def test_a_read_only_data_folder_is_told(toolpost: Run, home: Path) -> None:
+def test_a_read_only_data_folder_is_reported(toolpost: Run, home: Path) -> None:
     (home / ".toolpost").mkdir(mode=0o500)
 
     done = toolpost(*ADD, "--json")
@@ -104,7 +104,9 @@ def test_a_closed_stream_is_no_trouble(home: Path, closed: int) -> None:
     assert (done.returncode, "Traceback" in done.stderr) == (0, False)
 
 
-def test_a_secret_of_the_configuration_is_not_told(toolpost: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_secret_of_the_configuration_is_not_reported(
+    toolpost: Run, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MY_TOKEN", "s3cret-token-value")
     (home / "toolpost.yaml").write_text(
         "sources:\n- {name: local, transport: python, connection: ./tools.py, env: {T: '${MY_TOKEN}'}}\n"

@@ -47,7 +47,7 @@ def test_help_can_be_asked_for_in_three_ways(toolpost: Run) -> None:
         (["tools", "list", "--user", "a:b:c"], "'a:b:c' has more than one colon; write TENANT:USER"),
     ],
 )
-def test_a_wrong_value_is_told_in_plain_words(toolpost: Run, words: list[str], said: str) -> None:
+def test_a_wrong_value_is_reported_in_plain_words(toolpost: Run, words: list[str], said: str) -> None:
     done = toolpost(*words)
 
     assert done.code == 2
@@ -102,7 +102,7 @@ def test_the_check_of_a_configuration_starts_nothing_unless_it_is_asked_to(toolp
         ("{name: a, transport: python, connection: ./gone.py}", "gone.py does not exist"),
     ],
 )
-def test_the_check_tells_what_cannot_start_without_trying(toolpost: Run, home: Path, written: str, said: str) -> None:
+def test_the_check_reports_what_cannot_start_without_trying(toolpost: Run, home: Path, written: str, said: str) -> None:
     (home / "toolpost.yaml").write_text(f"sources: [{written}]\n")
 
     done = toolpost("config", "check", "--json")

@@ -56,7 +56,7 @@ def test_an_artifact_that_has_no_room_leaves_no_part_of_a_file(toolpost: Run, sm
     assert [file.name for file in small_disk.iterdir()] == ["filler"]
 
 
-def test_a_workflow_whose_file_is_missing_is_told_before_the_disk(full: Run) -> None:
+def test_a_workflow_whose_file_is_missing_is_reported_before_the_disk(full: Run) -> None:
     done = full("workflow", "run", "nofile.yaml")
 
     assert (done.code, done.err.splitlines()[0]) == (1, "failed: nofile.yaml: No such file or directory")

@@ -57,7 +57,7 @@ def test_servers_are_shown_with_their_exact_commands_and_written(toolpost: Run, 
     assert not (home / "started").exists()
 
 
-def test_a_package_without_a_version_is_told(toolpost: Run, home: Path) -> None:
+def test_a_package_without_a_version_is_reported(toolpost: Run, home: Path) -> None:
     _write(home / ".mcp.json", {"loose": {"command": "npx", "args": ["-y", "@acme/notes"]}})
 
     done = toolpost("import", ".mcp.json", "--dry-run")
@@ -65,7 +65,9 @@ def test_a_package_without_a_version_is_told(toolpost: Run, home: Path) -> None:
     assert "@acme/notes has no version, so every start runs the newest one" in done.err
 
 
-def test_what_was_changed_or_left_out_is_told(toolpost: Run, mcp_json: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_changed_or_left_out_is_reported(
+    toolpost: Run, mcp_json: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("GITHUB_TOKEN", raising=False)
     done = toolpost("import", ".mcp.json", "--yes")
 
@@ -94,7 +96,7 @@ def test_programs_get_one_document(toolpost: Run, home: Path, mcp_json: Path, mo
     assert SECRET not in done.out
 
 
-def test_a_dry_run_writes_nothing_and_asks_nobody(toolpost: Run, home: Path, mcp_json: Path) -> None:
+def test_a_dry_run_writes_nothing_and_asks_no_one(toolpost: Run, home: Path, mcp_json: Path) -> None:
     before = (home / "toolpost.yaml").read_text()
     done = toolpost("import", ".mcp.json", "--dry-run")
 
@@ -195,7 +197,7 @@ def test_when_nothing_is_found_that_is_said(toolpost: Run, home: Path, monkeypat
         (None, "broken.json does not exist"),
     ],
 )
-def test_a_broken_file_is_told(toolpost: Run, home: Path, text: str | None, told: str) -> None:
+def test_a_broken_file_is_reported(toolpost: Run, home: Path, text: str | None, told: str) -> None:
     if text is not None:
         (home / "broken.json").write_text(text)
 

@@ -91,7 +91,7 @@ def test_a_key_for_an_agent_cannot_have_the_scope_to_answer(toolpost: Run) -> No
     assert (unknown.code, "not a scope" in unknown.err) == (2, True)
 
 
-def test_it_is_told_whose_keys_are_listed_and_how_to_see_those_of_others(toolpost: Run) -> None:
+def test_it_is_reported_whose_keys_are_listed_and_how_to_see_those_of_others(toolpost: Run) -> None:
     nothing = toolpost("keys", "list")
     toolpost("keys", "create", "ours")
     toolpost("keys", "create", "bot", "--for", "acme:bot")

@@ -75,7 +75,7 @@ def test_the_lock_is_written_after_a_yes_and_then_holds(toolpost: Run, srv: Path
     assert (srv / "toolpost.lock").read_text(encoding="utf-8") == text
 
 
-def test_ci_is_told_of_every_difference(toolpost: Run, srv: Path) -> None:
+def test_every_difference_is_reported_to_ci(toolpost: Run, srv: Path) -> None:
     missing = toolpost("lock", "--check")
     toolpost("lock", "--yes")
     listing(srv, {**LOOK, "description": "Look\u200b closer."}, {**SEND, "name": "fresh"})
@@ -93,7 +93,7 @@ def test_ci_is_told_of_every_difference(toolpost: Run, srv: Path) -> None:
     assert "changed srv.look\n  description\n    - Look at it.\n    + Look\\u200b closer.\n" in told.out
 
 
-def test_ci_is_told_of_a_source_that_nobody_has_agreed_to(toolpost: Run, srv: Path) -> None:
+def test_a_source_that_no_one_has_accepted_is_reported_to_ci(toolpost: Run, srv: Path) -> None:
     (srv / "toolpost.lock").write_text('{"version": 1, "sources": {}}')
     checked = toolpost("lock", "--check", "--json")
 

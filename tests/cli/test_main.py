@@ -18,7 +18,7 @@ from toolpost.cli.commands import Commands, default_user
 
 
 @pytest.mark.programs
-def test_the_version_is_told_without_importing_anything_heavy() -> None:
+def test_the_version_is_reported_without_importing_anything_heavy() -> None:
     program = (
         "import json, sys; from toolpost.cli import main; main(['--version']);"
         "print(json.dumps([name for name in ('typer', 'pydantic', 'rich', 'yaml', 'asyncio') if name in sys.modules]))"
@@ -75,7 +75,7 @@ def run_python(program: str, *, cwd: Path | None) -> list[str]:
 
 
 @pytest.mark.parametrize("arguments", [["--version"], ["--version", "tools"]])
-def test_the_version_is_told_alone_and_among_others(toolpost: Run, arguments: list[str]) -> None:
+def test_the_version_is_reported_alone_and_among_others(toolpost: Run, arguments: list[str]) -> None:
     done = toolpost(*arguments)
 
     assert (done.code, done.out) == (0, f"toolpost {__version__}\n")
@@ -97,7 +97,7 @@ def test_a_process_without_a_name_goes_by_its_number(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("option", [["--config", "toolpost.yaml"], ["--user", "ann"], ["--json"]])
-def test_an_option_before_the_command_is_told_where_it_goes(toolpost: Run, option: list[str]) -> None:
+def test_an_option_before_the_command_is_reported_where_it_goes(toolpost: Run, option: list[str]) -> None:
     done = toolpost(*option, "tools", "list")
 
     assert (done.code, done.out) == (2, "")

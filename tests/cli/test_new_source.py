@@ -149,7 +149,7 @@ def test_a_variable_that_a_header_refers_to_is_set_before_one_looks(toolpost: Ru
     [("api.json", described("https://example.com"), "http"), ("sums.json", MANUAL, "utcp"), ("manual", MANUAL, "utcp")],
     ids=["openapi", "utcp", "no_suffix"],
 )
-def test_a_file_is_told_by_its_content(
+def test_a_file_is_reported_by_its_content(
     toolpost: Run, home: Path, name: str, content: dict[str, Any], transport: str
 ) -> None:
     (home / "sub").mkdir()
@@ -185,7 +185,7 @@ def test_a_file_of_python_tools_is_a_source_of_them(toolpost: Run, home: Path) -
 
 
 @pytest.mark.programs
-async def test_an_address_that_does_not_speak_mcp_is_told_without_the_traceback_of_a_library(child: Run) -> None:
+async def test_an_address_that_does_not_speak_mcp_is_reported_without_the_traceback_of_a_library(child: Run) -> None:
     async with Site(by_path(hook=said(200, {"got": "it"}))) as site:
         options = ("--name", "hook", "--transport", "streamable_http", "--yes")
         done = await asyncio.to_thread(child, "tools", "connect", f"{site.url}/hook", *options)
@@ -203,7 +203,7 @@ async def test_an_address_that_does_not_speak_mcp_is_told_without_the_traceback_
         ("server.py", "print(1)\n", "if it is an MCP server, give its whole command: 'python server.py'"),
     ],
 )
-def test_a_file_that_is_no_source_is_told_as_what_it_is(
+def test_a_file_that_is_no_source_is_reported_as_what_it_is(
     toolpost: Run, home: Path, name: str, content: str, told: str
 ) -> None:
     before = (home / "toolpost.yaml").read_text()
@@ -230,7 +230,7 @@ def test_a_file_that_is_no_source_is_told_as_what_it_is(
         ("wss://a.example/feed", "messages_undeclared", "write a source"),
     ],
 )
-def test_what_cannot_be_looked_at_is_told_without_a_list_of_presets(
+def test_what_cannot_be_looked_at_is_reported_without_a_list_of_presets(
     toolpost: Run, what: str, code: str, told: str
 ) -> None:
     done = toolpost("tools", "connect", what, "--json")

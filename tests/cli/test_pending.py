@@ -61,7 +61,7 @@ def test_a_denied_call_is_never_run(toolpost: Run, paused: str, home: Path) -> N
     assert not (home / "wiped.txt").exists()
 
 
-def test_people_are_told_what_their_answer_did(toolpost: Run) -> None:
+def test_people_learn_what_their_answer_did(toolpost: Run) -> None:
     denied = toolpost("pending", "deny", pause(toolpost))
     assert (denied.code, "was not run" in denied.out) == (0, True)
     assert toolpost("pending", "approve", pause(toolpost)).out == "wiped disk\n"
@@ -84,7 +84,7 @@ async def send(ctx: ToolContext) -> str:
 
 
 @pytest.mark.parametrize("called", ["local.send", "flows.flow"])
-def test_a_tool_that_goes_on_without_an_answer_is_not_said_to_be_not_run(
+def test_a_tool_that_continues_without_an_answer_is_not_said_to_be_not_run(
     toolpost: Run, home: Path, called: str
 ) -> None:
     (home / "send.py").write_text(OPTIONAL)
@@ -128,7 +128,7 @@ def test_open_questions_are_listed_and_shown_with_what_they_would_run(toolpost: 
     assert f"toolpost pending approve {paused}" in told.err
 
 
-def test_two_waiting_calls_of_one_tool_are_told_apart_by_what_they_would_do(toolpost: Run) -> None:
+def test_two_waiting_calls_of_one_tool_are_distinguished_by_what_they_would_do(toolpost: Run) -> None:
     first, second = (toolpost("tools", "call", "local.wipe", f"name={name}").out for name in ("disk", "tape"))
     listed = toolpost("pending", "list").out
 
@@ -139,7 +139,7 @@ def test_two_waiting_calls_of_one_tool_are_told_apart_by_what_they_would_do(tool
     assert listed.count("Python function wipe in ") == 2
 
 
-def test_the_hint_names_nobody_where_an_agent_asked(toolpost: Run, home: Path) -> None:
+def test_the_hint_names_no_one_where_an_agent_asked(toolpost: Run, home: Path) -> None:
     asked = toolpost("tools", "call", "local.wipe", "name=disk", "--user", "acme:agent").out
     pending_id = asked.partition("pending approve ")[2].partition(" ")[0]
     with (home / "toolpost.yaml").open("a") as file:
@@ -234,7 +234,7 @@ def interrupted(home: Path, toolpost: Run) -> str:
 
 
 @pytest.mark.programs
-def test_who_answers_in_the_wrong_way_is_told_the_right_one(toolpost: Run, home: Path) -> None:
+def test_a_wrong_way_to_answer_is_reported_with_the_right_one(toolpost: Run, home: Path) -> None:
     asked = interrupted(home, toolpost)
 
     told = [toolpost("pending", verb, asked) for verb in ("approve", "deny", "answer")]
@@ -272,7 +272,7 @@ def test_a_list_without_questions_says_for_whom_it_looked(toolpost: Run, paused:
 
 
 @pytest.mark.parametrize("words", ["pending show x", "pending approve x", "runs show x", "events --run x"])
-def test_a_user_without_a_tenant_is_told_how_that_was_read(toolpost: Run, words: str) -> None:
+def test_a_user_without_a_tenant_learns_how_that_was_read(toolpost: Run, words: str) -> None:
     bare = toolpost(*words.split(), "--user", "bad").err
     whole = toolpost(*words.split(), "--user", "acme:ann").err
 

@@ -55,7 +55,7 @@ server.run(show_banner=False)
 """
 
 
-def test_a_question_is_asked_at_the_terminal_and_the_call_goes_on(home: Path) -> None:
+def test_a_question_is_asked_at_the_terminal_and_the_call_continues(home: Path) -> None:
     typed = {f"Which colour?\r\nYour answer, JSON or text; Enter to {LATER}": b"red\n"}
     done = at_a_terminal(home, typed, *ASK, cold=True)
 
@@ -107,7 +107,7 @@ def test_a_form_is_asked_for_field_by_field(older_server: Path, called: str) -> 
     assert done.code == 0
 
 
-def test_a_form_can_be_left_and_it_is_told_that_the_server_does_not_wait(older_server: Path) -> None:
+def test_a_form_can_be_left_and_it_is_reported_that_the_server_does_not_wait(older_server: Path) -> None:
     done = at_a_terminal(older_server, {"item (string": b"tea\n", "count (integer": b"\x04"}, *ORDER)
 
     assert (done.code, "only while this command runs" in done.out) == (3, True), done.out
@@ -149,7 +149,7 @@ def test_an_answer_needs_a_value_or_a_terminal_to_ask_at(child: Run, home: Path)
     assert (given.code, "painted red" in given.out) == (0, True)
 
 
-def test_without_a_terminal_nobody_is_asked(child: Run) -> None:
+def test_without_a_terminal_no_one_is_asked(child: Run) -> None:
     done = child(*ASK, given="red\n")
 
     assert (done.code, LATER in done.err) == (3, False)

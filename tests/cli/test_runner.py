@@ -191,7 +191,7 @@ def test_what_a_schema_marks_as_secret_is_masked_by_the_one_source_that_knows(to
     assert (toolpost("pending", "list").code, started(home)) == (0, [])
 
 
-def test_a_secret_of_a_source_that_is_not_started_is_not_told(toolpost: Run, home: Path) -> None:
+def test_a_secret_of_a_source_that_is_not_started_is_not_reported(toolpost: Run, home: Path) -> None:
     silent = {
         "name": "api",
         "transport": "http",
@@ -207,7 +207,7 @@ def test_a_secret_of_a_source_that_is_not_started_is_not_told(toolpost: Run, hom
 
 
 @pytest.mark.parametrize("words", ["tools list", "tools export --utcp"])
-def test_a_source_that_is_not_there_is_told_with_the_nearest_name(toolpost: Run, home: Path, words: str) -> None:
+def test_a_source_that_is_not_there_is_reported_with_the_nearest_name(toolpost: Run, home: Path, words: str) -> None:
     off = {"name": "quiet", "transport": "python", "connection": "./other.py", "enabled": False}
     (home / "toolpost.yaml").write_text(yaml.safe_dump({"sources": [*SOURCES, off]}))
 
@@ -225,7 +225,7 @@ def test_a_source_that_is_not_there_is_told_with_the_nearest_name(toolpost: Run,
 @pytest.mark.parametrize(
     ("transport", "options"), [("mcp", {}), ("mcp", {"options": {"transport": "sse"}}), ("http", {}), ("graphql", {})]
 )
-def test_where_nobody_answers_the_address_is_named_without_its_query(
+def test_where_no_one_answers_the_address_is_named_without_its_query(
     toolpost: Run, home: Path, transport: str, options: dict[str, object]
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:

@@ -67,7 +67,7 @@ def test_the_artifacts_of_a_run_are_shown(toolpost: Run) -> None:
 
 
 @pytest.mark.parametrize("verb", ["show", "cancel"])
-def test_a_run_that_is_not_there_is_told(toolpost: Run, verb: str) -> None:
+def test_a_run_that_is_not_there_is_reported(toolpost: Run, verb: str) -> None:
     done = toolpost("runs", verb, "run_nowhere", "--json")
 
     assert (done.code, done.json["status"]) == (1, "failed")
@@ -194,7 +194,7 @@ def test_only_the_last_events_are_shown_unless_more_are_asked_for(toolpost: Run)
     assert len(toolpost("events", "--tool", "local.add", "--after", "0").out.splitlines()) == 54
 
 
-def test_an_event_is_told_without_long_numbers_and_nothing_twice(toolpost: Run) -> None:
+def test_an_event_is_reported_without_long_numbers_and_nothing_twice(toolpost: Run) -> None:
     toolpost("tools", "call", "local.wait", "--args", '{"seconds": "soon"}')
 
     [line] = toolpost("events", "--type", "TOOL_CALL_FAILED").out.splitlines()

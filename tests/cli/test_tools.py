@@ -135,7 +135,7 @@ def test_one_tool_is_shown_whole(toolpost: Run) -> None:
     assert "Add two numbers." in toolpost("tools", "show", "local.add").out
 
 
-def test_an_unknown_tool_is_told_with_the_nearest_name(toolpost: Run) -> None:
+def test_an_unknown_tool_is_reported_with_the_nearest_name(toolpost: Run) -> None:
     shown = toolpost("tools", "show", "local.ad", "--json")
     called = toolpost("tools", "call", "local.ad", "--json")
 
@@ -170,7 +170,7 @@ def test_refused_arguments_are_a_failed_call(toolpost: Run, args: str) -> None:
     assert done.json["error"]["error_code"] == "validation_failed"
 
 
-def test_people_are_told_why_a_call_failed_and_what_to_do(toolpost: Run) -> None:
+def test_people_learn_why_a_call_failed_and_what_to_do(toolpost: Run) -> None:
     done = toolpost("tools", "call", "local.add", "--args", '{"a": 2}')
 
     assert (done.code, done.out) == (1, "")
@@ -184,7 +184,7 @@ def test_a_call_that_takes_too_long_fails(toolpost: Run) -> None:
     assert (done.code, done.json["error"]["error_code"]) == (1, "timeout")
 
 
-def test_a_destructive_call_pauses_and_says_how_to_go_on(toolpost: Run, home: Path) -> None:
+def test_a_destructive_call_pauses_and_says_how_to_continue(toolpost: Run, home: Path) -> None:
     done = toolpost("tools", "call", "local.wipe", "--args", '{"name": "disk"}', "--json")
     told = toolpost("tools", "call", "local.wipe", "--args", '{"name": "disk"}')
 
@@ -230,7 +230,7 @@ def test_a_large_result_names_its_artifact(toolpost: Run) -> None:
     assert "artifact_read" in told.err
 
 
-def test_a_source_that_fails_is_told_and_the_others_work(toolpost: Run, home: Path) -> None:
+def test_a_source_that_fails_is_reported_and_the_others_work(toolpost: Run, home: Path) -> None:
     (home / "broken.py").write_text("import no_such_module_at_all\n")
     (home / "toolpost.yaml").write_text(
         "sources:\n"
@@ -270,7 +270,7 @@ def busy() -> str:
 '''
 
 
-def test_people_are_told_how_long_to_wait_and_one_tool_is_no_tools(toolpost: Run, home: Path) -> None:
+def test_people_learn_how_long_to_wait_and_one_tool_is_no_tools(toolpost: Run, home: Path) -> None:
     (home / "tools.py").write_text(BUSY)
     (home / "toolpost.yaml").write_text(
         "policy: exploratory\nsources: [{name: local, transport: python, connection: ./tools.py}]\n"
@@ -337,7 +337,7 @@ def test_without_sources_a_list_needs_no_store(toolpost: Run, home: Path) -> Non
     assert found.json[0]["name"] == "current_time"
 
 
-def test_a_search_goes_on_page_by_page(toolpost: Run, home: Path) -> None:
+def test_a_search_continues_page_by_page(toolpost: Run, home: Path) -> None:
     functions = "".join(
         f'@tool(side_effects="pure")\ndef refund_{number}() -> str:\n    """Refund a payment."""\n    return ""\n\n'
         for number in range(5)

@@ -15,7 +15,7 @@ def test_the_tools_that_ship_hold_to_it(toolpost: Run) -> None:
     assert len(done.json["tools"]) > 30
 
 
-def test_a_folder_of_ones_own_is_told_what_it_lacks(toolpost: Run, tmp_path: Path) -> None:
+def test_a_folder_of_ones_own_is_reported_with_what_it_lacks(toolpost: Run, tmp_path: Path) -> None:
     (tmp_path / "greet").mkdir()
     (tmp_path / "greet" / "schema.json").write_text("{}")
 
@@ -27,7 +27,7 @@ def test_a_folder_of_ones_own_is_told_what_it_lacks(toolpost: Run, tmp_path: Pat
     assert "there are no tests" in told.out
 
 
-def test_what_is_no_folder_is_told(toolpost: Run, tmp_path: Path) -> None:
+def test_what_is_no_folder_is_reported(toolpost: Run, tmp_path: Path) -> None:
     done = toolpost("tools", "check", str(tmp_path / "missing"), "--json")
 
     assert done.code == 1

@@ -23,7 +23,7 @@ def test_a_workflow_is_run_from_its_file(toolpost: Run, home: Path) -> None:
     assert (done.code, done.json["content"]) == (0, "WVE9PQ==")
 
 
-def test_wrong_arguments_of_a_file_are_told_with_where_to_look(toolpost: Run, home: Path) -> None:
+def test_wrong_arguments_of_a_file_are_reported_with_where_to_look(toolpost: Run, home: Path) -> None:
     (home / "twice.yaml").write_text(FLOW)
     done = toolpost("workflow", "run", "twice.yaml", "txt=a")
     assert done.code == 1
@@ -64,7 +64,7 @@ def test_a_picture_shows_the_steps_and_what_needs_what(toolpost: Run, home: Path
     assert len(arrows) == 1
 
 
-def test_a_file_that_is_no_workflow_is_told(toolpost: Run, home: Path) -> None:
+def test_a_file_that_is_no_workflow_is_reported(toolpost: Run, home: Path) -> None:
     (home / "wrong.yaml").write_text("name: x\nsteps: {a: {tool: t, when: steps.b}}")
     done = toolpost("workflow", "graph", "wrong.yaml")
     assert done.code == 1
@@ -79,7 +79,7 @@ def test_a_file_is_recognised_and_becomes_a_source(toolpost: Run, home: Path) ->
     assert toolpost("tools", "call", "flows.twice", "text=a", "--json").json["content"] == "WVE9PQ=="
 
 
-def test_a_run_that_waited_goes_on_after_the_answer(toolpost: Run, home: Path) -> None:
+def test_a_run_that_waited_continues_after_the_answer(toolpost: Run, home: Path) -> None:
     (home / "tools.py").write_text(
         "from toolpost import tool\n\n@tool(side_effects='write', destructive=True)\n"
         "async def wipe(name: str) -> str:\n    '''Wipe.'''\n    return f'{name} is gone'\n"
@@ -104,14 +104,14 @@ def test_a_workflow_that_calls_itself_ends_and_says_so(toolpost: Run, home: Path
     assert "calls are nested more than 20 deep; does 'circle' call itself?" in done.json["error"]["message"]
 
 
-def test_a_picture_that_cannot_be_written_is_told_with_its_place(toolpost: Run, home: Path) -> None:
+def test_a_picture_that_cannot_be_written_is_reported_with_its_place(toolpost: Run, home: Path) -> None:
     (home / "twice.yaml").write_text(FLOW)
     done = toolpost("workflow", "graph", "twice.yaml", "-o", "nowhere/twice.svg")
     assert done.code == 1
     assert "failed: nowhere/twice.svg cannot be written: No such file or directory; give another" in done.err
 
 
-def test_a_run_that_takes_too_long_is_told_where_to_give_it_longer(toolpost: Run, home: Path) -> None:
+def test_a_run_that_takes_too_long_is_reported_where_to_give_it_longer(toolpost: Run, home: Path) -> None:
     (home / "slow.yaml").write_text(
         "name: slow\ntimeout_s: 0.05\nsteps: {wait: {tool: local.wait, arguments: {seconds: 60}}}\n"
     )
@@ -187,7 +187,7 @@ def test_a_no_to_one_call_of_a_workflow_says_what_was_not_run_and_what_came_of_i
     assert "failed: workflow 'pair' (version 1): step 'second': local.wipe:" in denied.err
 
 
-def test_the_command_that_goes_on_with_a_workflow_says_whose_it_is(toolpost: Run, home: Path) -> None:
+def test_the_command_that_continues_with_a_workflow_says_whose_it_is(toolpost: Run, home: Path) -> None:
     (home / "my flow.yaml").write_text("{name: flow, steps: {ask: {tool: local.ask}}}")
     paused = toolpost("workflow", "run", "my flow.yaml", "--user", "acme:ann")
     command = shlex.split(paused.err.partition("To resume after the answer: toolpost ")[2].splitlines()[0])

@@ -103,7 +103,7 @@ def test_a_file_that_cannot_be_meant_is_refused(tmp_path: Path, text: str | byte
         read(tmp_path, text)
 
 
-def test_a_mistake_in_the_file_is_told_without_quoting_it(tmp_path: Path) -> None:
+def test_a_mistake_in_the_file_is_reported_without_quoting_it(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         read(tmp_path, "token: s3cret-token\nother: [s3cret-token: }\n")
 
@@ -136,7 +136,7 @@ def test_a_file_that_is_no_configuration_at_all_is_refused(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("make", "message"), [(None, "does not exist"), (Path.mkdir, "cannot be read")])
-def test_a_file_that_cannot_be_read_is_told(tmp_path: Path, make: Any, message: str) -> None:
+def test_a_file_that_cannot_be_read_is_reported(tmp_path: Path, make: Any, message: str) -> None:
     path = tmp_path / "other.yaml"
     if make is not None:
         make(path)

@@ -161,7 +161,7 @@ def test_a_file_that_would_not_hold_is_left_as_it_was(
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_file_that_cannot_be_read_or_written_is_told(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_or_written_is_reported(tmp_path: Path) -> None:
     (tmp_path / "latin.yaml").write_bytes(b"policy: \xff\n")
 
     with pytest.raises(ConfigError, match="cannot be written: No such file"):

@@ -51,7 +51,7 @@ async def problems(*sources: dict[str, Any], **settings: Any) -> list[str]:
         ({"sources": ["shop"], "side_effects": ["external"]}, []),
     ],
 )
-async def test_a_rule_says_which_of_its_names_nobody_has(
+async def test_a_rule_says_which_of_its_names_no_one_has(
     shop: dict[str, Any], rule: dict[str, Any], said: list[str]
 ) -> None:
     rules = [{"action": "allow", "tools": ["read_file"]}, {"action": "deny", **rule}]
@@ -70,7 +70,7 @@ async def test_a_rule_says_which_of_its_names_nobody_has(
     ],
     ids=["deny", "allow", "exception", "all the rest", "same"],
 )
-async def test_a_rule_that_others_leave_nothing_to_is_told(
+async def test_a_rule_that_others_leave_nothing_to_is_reported(
     shop: dict[str, Any], rules: list[tuple[str, str]], said: list[str]
 ) -> None:
     policy = [{"action": action, "tools": [pattern]} for action, pattern in rules]
@@ -78,7 +78,7 @@ async def test_a_rule_that_others_leave_nothing_to_is_told(
     assert await problems(shop, policy=policy, builtins="none") == [f"{text}; put this one before it" for text in said]
 
 
-async def test_a_rule_is_told_the_name_that_an_override_gave(shop: dict[str, Any]) -> None:
+async def test_a_rule_is_reported_the_name_that_an_override_gave(shop: dict[str, Any]) -> None:
     renamed = {**shop, "overrides": {"delete_item": {"name": "drop"}}}
     policy = [{"action": "deny", "tools": ["shop.delete_item"]}]
 
@@ -137,7 +137,7 @@ async def test_of_a_source_that_cannot_be_seen_nothing_is_said(unseen: dict[str,
         ({"tool_exclude": [".*"]}, "has no tools; tool_exclude may exclude all of them"),
     ],
 )
-async def test_a_source_says_which_of_its_names_nobody_has(shop: dict[str, Any], given: Any, said: str) -> None:
+async def test_a_source_says_which_of_its_names_no_one_has(shop: dict[str, Any], given: Any, said: str) -> None:
     (told,) = await problems({**shop, **given})
 
     assert told.startswith("source 'shop'")
@@ -150,7 +150,7 @@ async def test_what_a_source_was_told_to_leave_out_needs_no_tool(shop: dict[str,
     assert await problems(source, policy=[{"action": "deny", "tools": ["shop.delete_item"]}]) == []
 
 
-async def test_what_a_filter_leaves_out_is_told_only_if_it_is_nearly_let_in(shop: dict[str, Any]) -> None:
+async def test_what_a_filter_leaves_out_is_reported_only_if_it_is_nearly_let_in(shop: dict[str, Any]) -> None:
     source = {**shop, "tool_filter": ["delete_item"]}
     rules = [{"action": "deny", "tools": ["shop.delet_item", "shop.stock_report"]}]
 
@@ -159,7 +159,7 @@ async def test_what_a_filter_leaves_out_is_told_only_if_it_is_nearly_let_in(shop
     ]
 
 
-async def test_a_file_without_tools_is_told(tmp_path: Path) -> None:
+async def test_a_file_without_tools_is_reported(tmp_path: Path) -> None:
     (tmp_path / "empty.py").write_text("x = 1\n")
 
     (told,) = await problems({"name": "bare", "transport": "python", "connection": str(tmp_path / "empty.py")})
@@ -213,7 +213,7 @@ async def test_providers_say_what_they_lack(shop: dict[str, Any]) -> None:
     assert keyed == []
 
 
-async def test_a_tool_of_ones_own_without_a_docstring_is_told_of(shop: dict[str, Any]) -> None:
+async def test_a_tool_of_ones_own_without_a_docstring_is_reported(shop: dict[str, Any]) -> None:
     @tool(side_effects="pure")
     async def silent() -> str:
         return "..."

@@ -168,7 +168,7 @@ def test_secrets_written_into_the_file_are_known_too(load: Load) -> None:
     assert "key-of-a" not in repr(loaded)
 
 
-def test_a_named_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_named_file_that_is_not_there_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"configuration file 'other.yaml' does not exist"):
         load_settings(Path("other.yaml"), cwd=tmp_path)
 
@@ -238,7 +238,7 @@ def test_a_named_file_that_is_not_there_is_told(tmp_path: Path) -> None:
         (f"policy: {'x' * 100}", "'audit', got text of 102 characters"),
     ],
 )
-def test_a_mistake_is_told_by_its_key_and_what_would_be_right(load: Load, text: str, message: str) -> None:
+def test_a_mistake_is_reported_by_its_key_and_what_would_be_right(load: Load, text: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load(text)
 
@@ -246,7 +246,7 @@ def test_a_mistake_is_told_by_its_key_and_what_would_be_right(load: Load, text: 
     assert "\n" not in str(caught.value)
 
 
-def test_all_mistakes_are_told_at_once(load: Load) -> None:
+def test_all_mistakes_are_reported_at_once(load: Load) -> None:
     with pytest.raises(ConfigError) as caught:
         load("polcy: audit\ntools: {timeout: soon}\n")
 

@@ -264,7 +264,7 @@ async def test_no_command_runs_in_the_data_folder(project: Path) -> None:
     assert isinstance(there, Completed)
 
 
-async def test_memory_goes_on_in_the_data_folder_by_its_own_tools(project: Path) -> None:
+async def test_memory_continues_in_the_data_folder_by_its_own_tools(project: Path) -> None:
     async with Toolbox.open("rules.yaml") as box:
         written = await box.call("memory_write", {"path": "facts/a.md", "content": "> Summary: A\n"})
         read = await box.call("memory_read", {"path": "facts/a.md"})

@@ -163,7 +163,7 @@ def test_all_sources_are_those_of_both_lists() -> None:
     assert [(source.name, source.transport) for source in made.all_sources()] == [("a", "python"), ("b", "mcp")]
 
 
-def test_settings_are_part_of_a_model_of_somebody_else() -> None:
+def test_settings_are_part_of_a_model_of_someone_else() -> None:
     class Application(BaseModel):
         name: str
         toolpost: Settings

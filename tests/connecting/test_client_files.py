@@ -233,7 +233,7 @@ def test_limits_are_taken_over_and_permissions_are_not(read: Read) -> None:
     assert "two: the timeout 3600 becomes 300 s" in found.notes
 
 
-def test_what_nobody_knows_is_told(read: Read) -> None:
+def test_what_no_one_knows_is_reported(read: Read) -> None:
     server = {"command": "run", "envFile": ".env", "timeout": "soon", "headers": {"A": "b"}, "env": {"N": None}}
     found = read({"x": 1, **_servers(srv=server)})
 
@@ -268,7 +268,7 @@ def test_the_file_of_variables_that_an_editor_starts_a_server_with_is_taken_over
         ({"source": "extension", "settings": {}}, "an extension of the editor starts it"),
     ],
 )
-def test_a_server_that_cannot_be_a_source_is_told_and_the_others_are_read(read: Read, entry: Any, why: str) -> None:
+def test_a_server_that_cannot_be_a_source_is_reported_and_the_others_are_read(read: Read, entry: Any, why: str) -> None:
     found = read(_servers(odd=entry, fine={"command": "run"}))
 
     assert [source.name for source in found.sources] == ["fine"]
@@ -291,18 +291,18 @@ def test_both_a_command_and_an_address_go_by_the_type(read: Read) -> None:
 
 
 @pytest.mark.parametrize("document", [[], {}, {"theme": "dark"}, {"mcp": {}}])
-def test_a_file_without_servers_is_told(read: Read, document: Any) -> None:
+def test_a_file_without_servers_is_reported(read: Read, document: Any) -> None:
     with pytest.raises(ConfigError, match="contains no MCP servers"):
         read(document)
 
 
 @pytest.mark.parametrize("document", ["{", '{"mcpServers": []}'])
-def test_a_broken_file_is_told_by_its_name(read: Read, tmp_path: Path, document: str) -> None:
+def test_a_broken_file_is_reported_by_its_name(read: Read, tmp_path: Path, document: str) -> None:
     with pytest.raises(ConfigError, match=str(tmp_path / ".mcp.json")):
         read(document)
 
 
-def test_projects_with_servers_of_their_own_are_told(read: Read) -> None:
+def test_projects_with_servers_of_their_own_are_reported(read: Read) -> None:
     projects = {"/a": {"mcpServers": {"x": {"command": "y"}}}, "/b": {"mcpServers": {}}}
     found = read({"projects": projects, **_servers(srv={"command": "run"})}, name=".claude.json")
 
@@ -372,7 +372,7 @@ def test_what_is_strict_already_stays_as_it_is(value: object) -> None:
         ("", "line 1, column 1"),
     ],
 )
-def test_a_mistake_is_told_by_file_line_and_column(file: Path, text: str, place: str) -> None:
+def test_a_mistake_is_reported_by_file_line_and_column(file: Path, text: str, place: str) -> None:
     file.write_text(text)
 
     with pytest.raises(ConfigError, match="this is not JSON") as caught:
@@ -390,7 +390,7 @@ def test_a_mistake_is_told_by_file_line_and_column(file: Path, text: str, place:
         (b" " * (32 * 1024 * 1024 + 1), "is larger than"),
     ],
 )
-def test_what_cannot_be_read_is_told(file: Path, raw: bytes, told: str) -> None:
+def test_what_cannot_be_read_is_reported(file: Path, raw: bytes, told: str) -> None:
     file.write_bytes(raw)
 
     with pytest.raises(ConfigError) as caught:
@@ -399,7 +399,7 @@ def test_what_cannot_be_read_is_told(file: Path, raw: bytes, told: str) -> None:
     assert told in str(caught.value)
 
 
-def test_a_file_that_is_not_there_is_told(file: Path) -> None:
+def test_a_file_that_is_not_there_is_reported(file: Path) -> None:
     with pytest.raises(ConfigError, match="does not exist"):
         read_lenient_json(file)
     with pytest.raises(ConfigError, match="cannot be read"):

@@ -56,7 +56,7 @@ def test_who_takes_no_get_is_an_mcp_server_only_if_written_as_one(url: str, kind
 
 
 @pytest.mark.programs
-async def test_real_servers_are_told_apart() -> None:
+async def test_real_servers_are_distinguished() -> None:
     with little_shop() as shop, mirror() as server:
         kinds = [name_of(await detect_url(url, {})) for url in (f"{shop}/openapi.json", server, "http://127.0.0.1:9/")]
     assert kinds == ["http", "mcp", "unknown"]
@@ -64,7 +64,7 @@ async def test_real_servers_are_told_apart() -> None:
 
 @pytest.mark.programs
 @pytest.mark.req("MISC-04")
-async def test_graphql_utcp_and_n8n_are_told_apart_from_the_rest(tmp_path: Path) -> None:
+async def test_graphql_utcp_and_n8n_are_distinguished_from_the_rest(tmp_path: Path) -> None:
     page = b'<html><head><meta name="n8n:config:rest-endpoint" content="cmVzdA=="></head></html>'
     manual = json.dumps({"utcp_version": "1.0.0", "manual_version": "1.0.0", "tools": []}).encode()
     (tmp_path / "utcp").write_bytes(manual)
@@ -144,7 +144,7 @@ async def test_a_guarded_manual_is_not_taken_for_the_api_beside_it(challenge: st
         ("t.py", "from toolpost import tool\n", "python"),
     ],
 )
-def test_a_file_is_told_by_what_is_in_it(tmp_path: Path, name: str, content: str | None, kind: str) -> None:
+def test_a_file_is_reported_by_what_is_in_it(tmp_path: Path, name: str, content: str | None, kind: str) -> None:
     if content is not None:
         (tmp_path / name).write_text(content)
     found = detect_file(str(tmp_path / name))

@@ -73,7 +73,7 @@ def test_a_preset_is_found_by_its_name_in_either_table() -> None:
 
 
 @pytest.mark.req("PRE-07")
-def test_an_unknown_preset_is_told_with_those_that_there_are() -> None:
+def test_an_unknown_preset_is_reported_with_those_that_there_are() -> None:
     with pytest.raises(ValueError, match=r"^Unknown preset: gitlab\. Available: \[") as caught:
         get_preset("gitlab")
 
@@ -114,7 +114,7 @@ def test_other_arguments_take_the_place_of_the_preset_s_own() -> None:
     assert words[3:] == ["/home/ann/my notes", "/srv"]
 
 
-def test_a_package_that_nobody_publishes_is_not_started() -> None:
+def test_a_package_that_no_one_publishes_is_not_started() -> None:
     with pytest.raises(ValueError, match="is not on npm") as caught:
         pinned_preset("google-drive")
 

@@ -139,7 +139,7 @@ async def test_a_pause_whose_answer_is_known_returns_it() -> None:
 
 
 @pytest.mark.req("STATE-08")
-async def test_two_pauses_of_one_tool_are_told_apart() -> None:
+async def test_two_pauses_of_one_tool_are_distinguished() -> None:
     async def tool(context: ToolContext) -> list[Any]:
         return [await context.pause("first"), await context.pause("second")]
 
@@ -171,7 +171,7 @@ async def test_services_are_reached_through_the_context() -> None:
     assert (saved, services.kept["report"]) == ("art_1", (b"data", "application/octet-stream"))
 
 
-async def test_a_context_outside_a_call_runs_steps_and_tells_nobody() -> None:
+async def test_a_context_outside_a_call_runs_steps_and_tells_no_one() -> None:
     async def step() -> int:
         return 7
 

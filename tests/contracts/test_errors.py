@@ -228,7 +228,7 @@ def test_a_missing_tool_without_a_likely_neighbour_is_just_named() -> None:
 
 
 @pytest.mark.req("ERR-15")
-def test_refused_arguments_are_told_issue_by_issue() -> None:
+def test_refused_arguments_are_reported_issue_by_issue() -> None:
     error = ToolValidationError(["$.a: expected integer", "$.b: missing"], tool_name="add")
 
     assert str(error) == "Parameter validation failed: $.a: expected integer; $.b: missing"
@@ -243,7 +243,7 @@ def test_refused_arguments_may_have_one_issue_or_none() -> None:
     assert str(ToolValidationError()) == "Parameter validation failed"
 
 
-def test_a_result_that_breaks_its_schema_is_told_apart_from_refused_arguments() -> None:
+def test_a_result_that_breaks_its_schema_is_distinguished_from_refused_arguments() -> None:
     error = ToolOutputError("$: expected integer", tool_name="add")
 
     assert str(error) == "Output validation failed: $: expected integer"
@@ -309,7 +309,7 @@ def test_an_unknown_question_is_a_key_error_whose_text_is_readable() -> None:
 
 
 @pytest.mark.parametrize("kind", list(dict.fromkeys(tree())), ids=lambda kind: kind.__name__)
-def test_every_error_can_be_told_as_json(kind: type[ToolError]) -> None:
+def test_every_error_can_be_reported_as_json(kind: type[ToolError]) -> None:
     told = json.loads(json.dumps(kind("what happened").to_dict()))
 
     assert told["type"] == kind.__name__
@@ -401,7 +401,7 @@ def test_a_status_stands_for_an_error_class(status: int | None, kind: type[ToolN
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else None,
 )
-def test_an_mcp_error_is_told_by_its_class_then_its_text_then_its_status(
+def test_an_mcp_error_is_reported_by_its_class_then_its_text_then_its_status(
     raised: Exception, kind: type[ToolNodeError], text: str
 ) -> None:
     error = adapt_mcp_error(raised)
@@ -437,7 +437,7 @@ def test_a_json_rpc_code_is_not_taken_for_an_http_status(code: object) -> None:
     ],
     ids=lambda value: str(value) if isinstance(value, Exception) else None,
 )
-def test_a_utcp_error_is_told_by_its_status_its_class_and_its_text(
+def test_a_utcp_error_is_reported_by_its_status_its_class_and_its_text(
     raised: Exception, kind: type[ToolNodeError], text: str, status: int | None
 ) -> None:
     error = adapt_utcp_error(raised)

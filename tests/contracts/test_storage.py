@@ -5,7 +5,7 @@ import json
 from toolpost.contracts.storage import ArtifactRef
 
 
-def test_an_artifact_is_told_as_plain_data() -> None:
+def test_an_artifact_is_reported_as_plain_data() -> None:
     ref = ArtifactRef(
         id="art_1",
         sha256="ab",

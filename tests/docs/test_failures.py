@@ -38,7 +38,7 @@ PROOFS = {
         "tests/auth/test_refresh_race.py::test_a_process_killed_while_it_renews_leaves_a_question_and_no_second_request"
     ),
     "the PostgreSQL server restarts or is killed": (
-        "tests/postgres/test_server_kills.py::test_calls_go_on_after_the_server_was_killed"
+        "tests/postgres/test_server_kills.py::test_calls_continue_after_the_server_was_killed"
     ),
     "the PostgreSQL server stops answering, such as on a frozen machine": (
         "tests/postgres/test_lost_connections.py::test_a_store_closes_although_its_server_does_not_answer"
@@ -49,7 +49,7 @@ PROOFS = {
     "a connection pooler drops notifications": (
         "tests/postgres/test_copies.py::test_a_check_finds_a_pooler_that_drops_notifications"
     ),
-    "the disk is full": "tests/gateway/test_full_disk.py::test_a_full_disk_is_told_and_over_once_there_is_room",
+    "the disk is full": "tests/gateway/test_full_disk.py::test_a_full_disk_is_reported_and_over_once_there_is_room",
     "object storage cannot be reached, or refuses the credentials": (
         "tests/objects/trial_failures.py::test_a_bucket_that_disappears_is_reported_and_other_calls_continue"
     ),
@@ -83,10 +83,10 @@ PROOFS = {
         "tests/gateway/test_callers.py::test_an_issuer_that_is_down_is_no_fault_of_the_caller"
     ),
     "the receiver of an event webhook cannot be reached": (
-        "tests/toolbox/test_wiring_webhooks.py::test_a_receiver_gets_every_event_in_order_and_goes_on_after_a_restart"
+        "tests/toolbox/test_wiring_webhooks.py::test_a_receiver_gets_every_event_in_order_and_continues_after_a_restart"
     ),
     "a client ends its connection to the event stream": (
-        "tests/gateway/test_worker_processes.py::test_a_listener_goes_on_at_the_other_worker_without_a_gap"
+        "tests/gateway/test_worker_processes.py::test_a_listener_continues_at_the_other_worker_without_a_gap"
     ),
 }
 

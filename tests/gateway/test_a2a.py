@@ -72,7 +72,7 @@ async def test_the_sdks_client_reads_the_card_calls_pauses_cancels_and_streams(g
     assert dropped == []
 
 
-async def test_a_task_goes_on_when_a_person_has_approved_it_elsewhere(gate: Served) -> None:
+async def test_a_task_continues_when_a_person_has_approved_it_elsewhere(gate: Served) -> None:
     bot = await gate.key("acme:bot", "call")
     paused = (await rpc(gate, "SendMessage", message("drop", {"name": "t"}, contextId="c1"), bot))["result"]["task"]
     pending_id = paused["status"]["message"]["parts"][1]["data"]["pending_id"]

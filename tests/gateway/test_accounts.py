@@ -27,7 +27,7 @@ def issuer() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("era", ["legacy", "auto"])
-async def test_a_clients_user_signs_in_and_the_call_goes_on(
+async def test_a_clients_user_signs_in_and_the_call_continues(
     issuer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, era: Literal["legacy", "auto"]
 ) -> None:
     async def sign_in(context: Any, params: ElicitRequestParams) -> ElicitResult:
@@ -106,7 +106,7 @@ async def test_a_front_end_starts_and_finishes_a_sign_in_and_lets_the_account_go
     assert (gone, strange.status_code) == ([204, 404], 404)
 
 
-async def test_a_browser_that_comes_back_finds_the_console_where_nobody_is_known(tmp_path: Path) -> None:
+async def test_a_browser_that_comes_back_finds_the_console_where_no_one_is_known(tmp_path: Path) -> None:
     """Its page finishes the sign-in with its own bearer; it is another page where the console is not built."""
     with address() as (url, listening):
         async with (

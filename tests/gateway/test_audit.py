@@ -51,7 +51,7 @@ async def test_the_trail_names_who_asked_who_allowed_and_what_came_of_it(tmp_pat
 
 @pytest.mark.sqlite
 @pytest.mark.req("FUT-11")
-async def test_a_trail_that_somebody_changed_does_not_verify(tmp_path: Path) -> None:
+async def test_a_trail_that_someone_changed_does_not_verify(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     async with served(folder, [add]) as gate:
         await gate.http.post("/api/v1/calls", json={"tool": "add", "arguments": {"a": 1, "b": 1}})

@@ -81,7 +81,7 @@ async def test_a_bearer_that_is_unknown_expired_or_revoked_is_refused_alike(gate
     assert 'error="invalid_token"' in replies[0].headers["www-authenticate"]
 
 
-async def test_without_a_bearer_or_with_another_kind_nobody_comes_in(gate: Served) -> None:
+async def test_without_a_bearer_or_with_another_kind_no_one_comes_in(gate: Served) -> None:
     async with httpx2.AsyncClient(base_url=gate.url, trust_env=False) as http:
         replies = [
             await http.post("/mcp", json={}),
@@ -262,7 +262,7 @@ def oidc(issuer: str, **more: Any) -> dict[str, Any]:
     return {"oidc": {"issuer": issuer, "audience": AUDIENCE, "tenant_claim": "org", "roles": roles, **more}}
 
 
-async def test_nobody_waits_while_a_forged_token_makes_keys_be_fetched(
+async def test_no_one_waits_while_a_forged_token_makes_keys_be_fetched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fetches, asked, may_answer = list[int](), asyncio.Event(), asyncio.Event()

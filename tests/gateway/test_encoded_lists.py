@@ -74,7 +74,7 @@ async def test_a_list_that_was_encoded_is_the_one_that_the_sdk_sends(gate: Serve
 
 
 @pytest.mark.parametrize("era", [NEW, OLD])
-async def test_a_list_is_encoded_anew_once_the_catalog_has_changed(gate: Served, era: str) -> None:
+async def test_a_list_is_encoded_again_once_the_catalog_has_changed(gate: Served, era: str) -> None:
     headers = await era_headers(gate, era)
     for _ in range(2):
         await gate.http.post("/mcp", json=request(era), headers=headers)
@@ -90,7 +90,7 @@ async def test_a_list_is_encoded_anew_once_the_catalog_has_changed(gate: Served,
     assert [("late" in found) for found in names] == [True, True]
 
 
-async def test_a_session_of_another_caller_or_of_nobody_gets_no_list(gate: Served) -> None:
+async def test_a_session_of_another_caller_or_of_no_one_gets_no_list(gate: Served) -> None:
     own = await session_headers(gate)
     for _ in range(2):
         assert (await gate.http.post("/mcp", json=request(OLD), headers=own)).status_code == 200

@@ -42,7 +42,9 @@ async def test_a_listener_that_is_busy_when_the_feed_closes_is_let_go_at_once(bo
     assert None not in rest  # which comes after a while without events
 
 
-async def test_a_listener_that_falls_far_behind_goes_on_without_waiting_for_more(box: Toolbox, feed: EventFeed) -> None:
+async def test_a_listener_that_falls_far_behind_continues_without_waiting_for_more(
+    box: Toolbox, feed: EventFeed
+) -> None:
     events, others = (feed.listen(tenant="acme", wanted=lambda _event: True) for _ in range(2))
     assert await anext(events) is await anext(others) is None
     await box.call("count_to", {"n": 0}, user="acme:ann")

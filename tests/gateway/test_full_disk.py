@@ -33,7 +33,7 @@ async def figures(gate: Served) -> dict[str, float]:
     }
 
 
-async def test_a_full_disk_is_told_and_over_once_there_is_room(small_disk: Path) -> None:
+async def test_a_full_disk_is_reported_and_over_once_there_is_room(small_disk: Path) -> None:
     async with served(small_disk / "data", [note]) as gate:
         before, ready = await figures(gate), await gate.http.get("/readyz")
         fill(small_disk)

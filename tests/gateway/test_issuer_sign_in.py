@@ -90,7 +90,7 @@ async def test_a_person_signs_in_and_comes_back_to_the_page_with_a_ticket(tmp_pa
     assert (again.status_code, "location" in again.headers) == (403, False)
 
 
-async def test_a_callback_in_another_browser_or_with_another_state_signs_nobody_in(tmp_path: Path) -> None:
+async def test_a_callback_in_another_browser_or_with_another_state_signs_no_one_in(tmp_path: Path) -> None:
     async with gateway(tmp_path / "data") as url, httpx2.AsyncClient(trust_env=False) as web:
         returned = await Browser(f"{url}/sign-in/callback").visit(await begin(web, url))
         async with httpx2.AsyncClient(trust_env=False) as other:
@@ -108,7 +108,7 @@ async def test_a_callback_in_another_browser_or_with_another_state_signs_nobody_
     assert "start the sign-in again" in foreign.text
 
 
-async def test_a_declined_sign_in_and_a_person_without_a_role_are_told_so(tmp_path: Path) -> None:
+async def test_a_declined_sign_in_and_a_person_without_a_role_are_reported(tmp_path: Path) -> None:
     roles = {"boss": {"scopes": ["admin"]}}
     async with gateway(tmp_path / "data", roles=roles) as url, httpx2.AsyncClient(trust_env=False) as web:
         callback = f"{url}/sign-in/callback"

@@ -159,7 +159,7 @@ async def fastmcp_over(kind: str, home: Path) -> AsyncIterator[FastMCPClient[Any
 
 
 @pytest.mark.parametrize("kind", ["http", "stdio"])
-async def test_fastmcp_is_told_that_its_call_waits_before_it_gives_up_and_the_call_runs_once(
+async def test_fastmcp_learns_that_its_call_waits_before_it_gives_up_and_the_call_runs_once(
     home: Path, kind: str
 ) -> None:
     with (home / "toolpost.yaml").open("a") as file:

@@ -288,7 +288,7 @@ async def test_subscriptions_that_come_at_once_or_twice_all_end_with_their_clien
     assert left == once[:2]
 
 
-async def test_a_changed_list_of_prompts_is_told_and_listed_anew() -> None:
+async def test_a_changed_list_of_prompts_is_reported_and_listed_again() -> None:
     async with gateway() as gate, Client(gate.server) as client:
         async with asyncio.timeout(30), listen(client.session, prompts_list_changed=True) as changes:
             await client.call_tool("fixture__test_trigger_prompt_change", {})

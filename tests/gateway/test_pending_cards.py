@@ -203,7 +203,7 @@ async def test_a_refused_answer_carries_the_facts(gate: Served) -> None:
 
 
 @pytest.mark.req("WEB-10")
-async def test_a_pending_action_is_passed_on_to_somebody_who_may_answer(gate: Served) -> None:
+async def test_a_pending_action_is_passed_on_to_someone_who_may_answer(gate: Served) -> None:
     boss, agent = await session(gate, "acme:boss"), await gate.key("acme:bot", "call")
     pending_id = await asked(gate, "pay", agent, euro=5)
     path = f"/api/v1/pending/{pending_id}/escalate"

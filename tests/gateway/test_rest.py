@@ -184,7 +184,7 @@ async def test_a_run_is_listed_shown_cancelled_and_then_over(gate: Served) -> No
     assert [event["seq"] for event in shown["log"]] == list(range(1, len(shown["log"]) + 1))
 
 
-async def test_pages_go_on_by_cursor_and_made_up_cursors_are_refused(gate: Served) -> None:
+async def test_pages_continue_by_cursor_and_made_up_cursors_are_refused(gate: Served) -> None:
     made = [(await gate.http.post("/api/v1/calls", json={"tool": "odd"})).json()["run_id"] for _ in range(5)]
     seen, cursor = list[str](), None
     while True:
@@ -229,7 +229,7 @@ async def test_what_waits_is_listed_by_pages_while_it_is_being_answered(gate: Se
     assert (foreign.status_code, foreign.json()["code"]) == (400, "invalid_cursor")
 
 
-async def test_tools_are_listed_searched_and_told_unchanged_by_etag(gate: Served) -> None:
+async def test_tools_are_listed_searched_and_reported_unchanged_by_etag(gate: Served) -> None:
     listed = await gate.http.get("/api/v1/tools", params={"limit": 2})
     again = await gate.http.get("/api/v1/tools", params={"limit": 2}, headers={"If-None-Match": listed.headers["etag"]})
     found = await gate.http.get("/api/v1/tools", params={"q": "add numbers", "limit": 1})
@@ -250,7 +250,7 @@ async def test_what_json_has_no_word_for_is_still_answered(gate: Served) -> None
 # ---------------------------------------------------------------- cards and answers
 
 
-async def test_who_asks_for_a_question_that_there_is_not_is_told_where_to_look_over_rest(gate: Served) -> None:
+async def test_who_asks_for_a_question_that_there_is_not_is_reported_where_to_look_over_rest(gate: Served) -> None:
     shown = await gate.http.get("/api/v1/pending/ask_none")
     answered = await answer(gate, "ask_none", decision="approve")
 
@@ -504,7 +504,7 @@ async def test_a_body_that_is_no_json_is_refused_with_the_place(gate: Served) ->
     assert "line 1 column 10" in broken.json()["detail"]
 
 
-async def test_who_answers_gives_a_call_a_file_of_her_own_and_nobody_elses(tmp_path: Path) -> None:
+async def test_who_answers_gives_a_call_a_file_of_her_own_and_no_one_elses(tmp_path: Path) -> None:
     @tool(side_effects="write", destructive=True)
     async def send(files: list[dict[str, Any]], ctx: ToolContext) -> list[str]:
         """Send files."""

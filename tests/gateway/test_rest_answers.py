@@ -167,7 +167,7 @@ def numbered(number: int) -> Any:
     return refund
 
 
-async def test_a_search_is_filtered_before_it_is_cut_and_goes_on_page_by_page(tmp_path: Path) -> None:
+async def test_a_search_is_filtered_before_it_is_cut_and_continues_page_by_page(tmp_path: Path) -> None:
     async with served(tmp_path / "data", [numbered(number) for number in range(30)]) as gate:
         tagged = (await gate.http.get("/api/v1/tools?q=refund a payment&tag=last&limit=5")).json()
         names, pages = list[str](), 0

@@ -84,7 +84,7 @@ async def test_a_stream_is_not_begun_for_a_client_that_asks_for_its_head(gate: S
     assert (after.status_code, gate.feed.listeners) == (200, 0)
 
 
-async def test_a_listener_hears_of_calls_as_they_happen_and_goes_on_where_it_was(gate: Served) -> None:
+async def test_a_listener_hears_of_calls_as_they_happen_and_continues_where_it_was(gate: Served) -> None:
     await gate.box.call("add", {"a": 0, "b": 0}, user="acme:olga")  # before anybody listens
     async with listening(gate) as events:
         await gate.box.call("add", {"a": 1, "b": 1}, user="acme:olga")
@@ -183,7 +183,7 @@ async def test_a_stream_sends_only_events_of_its_types(gate: Served) -> None:
     ]
 
 
-async def test_a_wrong_request_for_events_is_a_problem_that_tells_what_to_do(gate: Served) -> None:
+async def test_a_wrong_request_for_events_is_a_problem_that_reports_what_to_do(gate: Served) -> None:
     await gate.box.call("add", {"a": 1, "b": 1}, user="beta:bot", run_id="run_b")
     requests: list[tuple[dict[str, Any], dict[str, str], int, str]] = [
         ({"type": "TOOL_CALL_ENDED"}, JSON, 400, "unknown_event_type"),
@@ -308,7 +308,7 @@ async def find_line(lines: AsyncIterator[str], text: str) -> None:
         pass
 
 
-async def test_who_waits_for_an_outcome_is_told_when_the_call_ends(tmp_path: Path) -> None:
+async def test_who_waits_for_an_outcome_is_reported_when_the_call_ends(tmp_path: Path) -> None:
     go_on = asyncio.Event()
 
     @tool(side_effects="pure")

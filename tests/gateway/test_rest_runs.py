@@ -165,7 +165,7 @@ async def test_the_events_of_a_run_are_read_by_pages_and_types(gate: Served) -> 
     assert [event["type"] for event in ends["items"]] == ["TOOL_CALL_STARTED", "TOOL_CALL_COMPLETED"]
 
 
-async def test_a_wrong_filter_is_a_problem_that_tells_what_to_do(gate: Served) -> None:
+async def test_a_wrong_filter_is_a_problem_that_reports_what_to_do(gate: Served) -> None:
     run_id = (await call(gate, "add", a=1, b=1))["run_id"]
     eve = await gate.key("other:eve", "admin")
     problems = [

@@ -91,7 +91,7 @@ async def test_calls_that_may_be_repeated_are_parked_and_end_in_the_next_gateway
 
 @pytest.mark.parametrize("path", ["calls", "tools/look"])
 @pytest.mark.waits
-async def test_a_call_whose_request_is_ended_by_force_goes_on_in_the_next_gateway(tmp_path: Path, path: str) -> None:
+async def test_a_call_whose_request_is_ended_by_force_continues_in_the_next_gateway(tmp_path: Path, path: str) -> None:
     first, second = Bench(), Bench()
     second.may_end.set()
     async with served(tmp_path / "data", first.tools()) as gate:
@@ -107,7 +107,7 @@ async def test_a_call_whose_request_is_ended_by_force_goes_on_in_the_next_gatewa
     assert second.began == ["look"]
 
 
-async def test_a_call_that_must_not_be_repeated_is_cancelled_and_its_doubt_is_told_and_kept(tmp_path: Path) -> None:
+async def test_a_call_that_must_not_be_repeated_is_cancelled_and_its_doubt_is_reported_and_kept(tmp_path: Path) -> None:
     first, second = Bench(), Bench()
     second.may_end.set()
     async with served(tmp_path / "data", first.tools()) as gate:
@@ -127,7 +127,7 @@ async def test_a_call_that_must_not_be_repeated_is_cancelled_and_its_doubt_is_to
     assert [event["type"] for event in run["log"]][-1] == "TOOL_CALL_FAILED"
 
 
-async def test_a_call_that_waits_for_one_inside_it_goes_on_with_it(tmp_path: Path) -> None:
+async def test_a_call_that_waits_for_one_inside_it_continues_with_it(tmp_path: Path) -> None:
     first, second = Bench(), Bench()
     second.may_end.set()
     async with Toolbox(tools=first.tools(), settings={"data_dir": tmp_path / "data"}) as box:
@@ -159,7 +159,7 @@ async def test_calls_that_end_in_time_are_waited_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("tool_name", ["look", "send"])
-async def test_a_parked_call_is_shown_to_nobody_as_a_question(tmp_path: Path, tool_name: str) -> None:
+async def test_a_parked_call_is_shown_to_no_one_as_a_question(tmp_path: Path, tool_name: str) -> None:
     bench = Bench()
     async with served(tmp_path / "data", bench.tools()) as gate:
         waiting = call(gate, tool_name)

@@ -122,7 +122,7 @@ async def listening(http: httpx2.AsyncClient, **headers: str) -> AsyncIterator[A
         yield read_events(lines)
 
 
-async def test_a_listener_goes_on_at_the_other_worker_without_a_gap(workers: Workers) -> None:
+async def test_a_listener_continues_at_the_other_worker_without_a_gap(workers: Workers) -> None:
     calling = [await workers.connect(number) for number in (0, 1)]
     hearing = [await workers.connect(number) for number in (0, 1)]
 

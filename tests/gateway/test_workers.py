@@ -145,7 +145,7 @@ async def test_a_session_of_a_worker_that_there_is_not_is_answered_as_unknown(pa
 
 
 @pytest.mark.parametrize(("scope", "status"), [(None, 401), ("answer", 403)])
-async def test_who_may_not_send_a_request_is_told_before_its_body_is_read(
+async def test_a_forbidden_request_is_refused_before_its_body_is_read(
     pair: Pair, scope: CallerScope | None, status: int
 ) -> None:
     bearer = {"Authorization": "Bearer none"} if scope is None else await pair.one.key("acme:ann", scope)
@@ -213,7 +213,7 @@ async def test_a_worker_that_does_not_do_what_another_was_told_is_named_in_the_l
     assert "worker 1 refused POST /api/v1/sources: HTTP 409" in caplog.text
 
 
-async def test_a_worker_that_is_started_later_is_told_the_last_change_of_each_source(tmp_path: Path) -> None:
+async def test_a_worker_that_is_started_later_is_reported_the_last_change_of_each_source(tmp_path: Path) -> None:
     def source(name: str, tool_name: str = "hi") -> dict[str, str]:
         file = tmp_path / f"{tool_name}.py"
         file.write_text(f"from toolpost import tool\n\n@tool(side_effects='pure')\ndef {tool_name}() -> None: ...\n")

@@ -43,7 +43,7 @@ async def test_with_four_eyes_whoever_asked_may_not_approve_however_they_write_t
         assert isinstance(await box.approve(paused.pending_id, by=BOB), Completed)
 
 
-async def test_a_name_with_characters_that_nobody_sees_answers_nothing(make_box: MakeBox) -> None:
+async def test_a_name_with_characters_that_no_one_sees_answers_nothing(make_box: MakeBox) -> None:
     async with make_box(pay, approvals=FOUR_EYES) as box:
         paused = await box.call("pay", {"amount": 9}, user=AGENT)
         with pytest.raises(ValueError, match="in characters that can be seen"):
@@ -98,7 +98,7 @@ async def test_who_may_answer_is_kept_with_the_question(disk_box: MakeBox) -> No
             await second.approve(paused.pending_id, by=AGENT)
 
 
-async def test_two_waiting_calls_of_one_tool_are_told_apart(make_box: MakeBox) -> None:
+async def test_two_waiting_calls_of_one_tool_are_distinguished(make_box: MakeBox) -> None:
     announced: list[Any] = []
     async with make_box(drop, on_pending=announced.append) as box:
         for table in ("orders", "customers"):
@@ -152,7 +152,7 @@ async def test_what_an_author_declared_external_is_asked_about_only_where_that_i
         assert outcome.question.prompt.endswith("it reaches outside this machine.")
 
 
-async def test_whoever_approves_is_not_told_where_the_asker_signs_in(make_box: MakeBox) -> None:
+async def test_whoever_approves_is_not_reported_where_the_asker_signs_in(make_box: MakeBox) -> None:
     link = "https://login.example/start?ticket=for-ann-alone"
 
     @tool(destructive=True)

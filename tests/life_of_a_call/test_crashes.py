@@ -184,7 +184,7 @@ async def test_an_interrupted_call_of_a_model_is_asked_about_by_the_name_of_its_
     assert action.question.prompt.startswith("shop.ship was interrupted")
 
 
-async def test_with_four_eyes_somebody_else_says_what_became_of_an_interrupted_call(tmp_path: Path) -> None:
+async def test_with_four_eyes_someone_else_says_what_became_of_an_interrupted_call(tmp_path: Path) -> None:
     kill_inside(tmp_path, "pay", '{"amount": 5}', "")
     settings = Settings(data_dir=tmp_path / "data", approvals=ApprovalSettings(four_eyes=True))
     async with Toolbox(tools=[pay], settings=settings) as box:
@@ -252,7 +252,7 @@ async def test_a_worker_process_that_outlives_its_host_does_not_keep_the_call_ru
 
 
 @pytest.mark.req("NEVT-05")
-async def test_a_read_interrupted_is_told_as_failed_once(tmp_path: Path) -> None:
+async def test_a_read_interrupted_is_reported_as_failed_once(tmp_path: Path) -> None:
     kill_inside(tmp_path, "look", '{"n": 1}', "")
     async with reopened(tmp_path) as box:
         (run,) = await box.runs(user=ANN)

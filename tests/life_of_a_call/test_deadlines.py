@@ -64,7 +64,7 @@ async def test_a_plain_function_that_hangs_does_not_hold_up_the_caller(make_box:
 
 
 @pytest.mark.waits
-async def test_a_tool_that_swallows_the_cancellation_is_told_again(make_box: MakeBox) -> None:
+async def test_a_tool_that_swallows_the_cancellation_is_reported_again(make_box: MakeBox) -> None:
     @tool(side_effects="pure", timeout_s=0.02)
     async def stubborn() -> None:
         try:
@@ -91,7 +91,7 @@ async def test_many_calls_share_one_timer_and_each_keeps_its_own_deadline(make_b
     assert [outcome.status for outcome in outcomes] == ["failed", "completed", "failed", "completed"]
 
 
-async def test_a_call_can_be_cancelled_by_its_run_while_others_go_on(make_box: MakeBox) -> None:
+async def test_a_call_can_be_cancelled_by_its_run_while_others_continue(make_box: MakeBox) -> None:
     started = asyncio.Event()
 
     @tool(side_effects="write")
@@ -115,7 +115,7 @@ async def test_a_call_can_be_cancelled_by_its_run_while_others_go_on(make_box: M
     assert [e.code for e in told].count(EventCode.TOOL_CALL_FAILED) == 1
 
 
-async def test_when_the_caller_itself_is_cancelled_the_end_is_told_all_the_same(make_box: MakeBox) -> None:
+async def test_when_the_caller_itself_is_cancelled_the_end_is_reported_all_the_same(make_box: MakeBox) -> None:
     started = asyncio.Event()
 
     @tool(side_effects="write")

@@ -31,7 +31,7 @@ async def test_an_executor_tells_its_bus_of_a_call_and_not_of_its_end(make_box: 
 
 
 @pytest.mark.req("PEXE-05", "PEXE-09", "MISC-17")
-async def test_completion_is_told_by_the_host_after_its_own_state(make_box: MakeBox) -> None:
+async def test_completion_is_reported_by_the_host_after_its_own_state(make_box: MakeBox) -> None:
     bus = EventBus(keep_history=True)
     async with make_box(add) as box:
         executor = box.executor(bus)

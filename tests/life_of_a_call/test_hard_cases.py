@@ -61,7 +61,7 @@ async def test_a_key_is_free_again_when_its_call_never_got_its_turn(make_box: Ma
 
 
 @pytest.mark.parametrize("run_id", [5, "\ud800", "läuft", "a\0b"])
-async def test_an_odd_run_id_harms_nobody(make_box: MakeBox, run_id: Any) -> None:
+async def test_an_odd_run_id_harms_no_one(make_box: MakeBox, run_id: Any) -> None:
     @tool(side_effects="write")
     async def work() -> str:
         return "done"
@@ -155,7 +155,7 @@ async def test_a_surrounding_timeout_still_works_after_a_tool_was_stopped(make_b
             await call_and_go_on(box)
 
 
-async def test_a_tool_that_raises_cancelled_by_itself_fails_and_cancels_nobody(make_box: MakeBox) -> None:
+async def test_a_tool_that_raises_cancelled_by_itself_fails_and_cancels_no_one(make_box: MakeBox) -> None:
     class Odd(BaseException):
         """Not an Exception."""
 
@@ -168,7 +168,7 @@ async def test_a_tool_that_raises_cancelled_by_itself_fails_and_cancels_nobody(m
     assert [outcome.error.error_code for outcome in outcomes] == ["tool_raised", "tool_raised"]
 
 
-async def test_an_answer_once_given_is_carried_out_even_if_nobody_stays(make_box: MakeBox) -> None:
+async def test_an_answer_once_given_is_carried_out_even_if_no_one_stays(make_box: MakeBox) -> None:
     started, runs = asyncio.Event(), list[int]()
 
     @tool(side_effects="write", destructive=True)

@@ -68,7 +68,7 @@ async def test_a_call_that_never_began_frees_its_key(make_box: MakeBox) -> None:
     assert done.content == 5
 
 
-async def test_a_key_in_use_is_told_as_in_progress(make_box: MakeBox) -> None:
+async def test_a_key_in_use_is_reported_as_in_progress(make_box: MakeBox) -> None:
     go, started = asyncio.Event(), asyncio.Event()
 
     @tool(side_effects="write")

@@ -121,7 +121,7 @@ async def test_a_denied_inner_call_is_a_failure_for_the_outer_one(make_box: Make
     assert shop.done == ["note begin"]
 
 
-async def test_calls_within_calls_within_calls_go_on_one_after_the_other(make_box: MakeBox) -> None:
+async def test_calls_within_calls_within_calls_continue_one_after_the_other(make_box: MakeBox) -> None:
     shop = Shop()
     async with make_box(*shop.tools()) as box:
         paused = await box.call("spring", user=ANN)
@@ -145,7 +145,7 @@ async def test_an_outer_call_that_its_process_could_not_resume_is_resumed_by_the
     assert shop.done == ["note begin", "delete old"]
 
 
-async def test_an_outer_tool_that_changed_meanwhile_does_not_go_on(disk_box: MakeBox) -> None:
+async def test_an_outer_tool_that_changed_meanwhile_does_not_continue(disk_box: MakeBox) -> None:
     shop = Shop()
 
     @tool(name="clean", side_effects="write")
@@ -227,7 +227,9 @@ async def test_the_next_question_of_an_inner_call_takes_the_place_of_the_answere
     assert (done.tool_name, done.content) == ("fetch", ["left opened by 12", "right opened by 34"])
 
 
-async def test_whoever_waits_is_told_of_the_next_question_once_the_calls_between_wait_again(make_box: MakeBox) -> None:
+async def test_a_waiting_caller_is_notified_of_the_next_question_once_the_calls_between_wait_again(
+    make_box: MakeBox,
+) -> None:
     safe = Safe()
     async with make_box(*safe.tools()) as box:
         paused = await box.call("fetch", user=ANN)
@@ -269,7 +271,7 @@ class Fleet:
         return [sail, sail_all]
 
 
-async def test_whoever_waits_for_one_answer_is_told_that_another_has_ended_the_call(make_box: MakeBox) -> None:
+async def test_whoever_waits_for_one_answer_learns_that_another_has_ended_the_call(make_box: MakeBox) -> None:
     async with make_box(*Fleet().tools()) as box:
         paused = await box.call("sail_all", {"ships": ["a", "b"]}, user=ANN)
         first, second = (one.pending_id for one in paused.questions)

@@ -51,7 +51,7 @@ async def test_a_destructive_call_waits_and_runs_when_a_person_says_yes(make_box
     assert told[2].payload["by"] == BOB
 
 
-async def test_a_denied_call_never_runs_and_the_reason_is_told(make_box: MakeBox) -> None:
+async def test_a_denied_call_never_runs_and_the_reason_is_reported(make_box: MakeBox) -> None:
     async with make_box(delete) as box:
         paused = await box.call("delete", {"path": "a"}, user=ANN)
         denied = await box.deny(paused.pending_id, by=BOB, reason="too risky")
@@ -111,7 +111,7 @@ async def test_a_question_that_expires_is_a_no(make_box: MakeBox) -> None:
     assert deleted == []
 
 
-async def test_the_application_is_told_and_a_failing_sink_harms_nothing(make_box: MakeBox) -> None:
+async def test_the_application_is_notified_and_a_failing_sink_harms_nothing(make_box: MakeBox) -> None:
     heard: list[PendingAction] = []
 
     def sink(action: PendingAction) -> None:
@@ -247,7 +247,7 @@ async def test_pending_arguments_are_not_readable_in_the_data_folder(disk_box: M
 
 
 @pytest.mark.parametrize("fails", [False, True])
-async def test_a_coroutine_is_told_of_a_question_too(
+async def test_a_coroutine_is_notified_of_a_question_too(
     make_box: MakeBox, caplog: pytest.LogCaptureFixture, *, fails: bool
 ) -> None:
     heard: asyncio.Queue[str] = asyncio.Queue()

@@ -160,7 +160,7 @@ async def test_a_no_leaves_the_tool_set_aside(place: Place) -> None:
     assert again.question.reason == "definition_changed"
 
 
-async def test_a_change_while_running_sets_that_tool_aside_and_the_others_go_on(place: Place) -> None:
+async def test_a_change_while_running_sets_that_tool_aside_and_the_others_continue(place: Place) -> None:
     async with place.box() as box:
         before = await box.call("srv.look")
         place.list({**LOOK, "description": POISON}, SEND, ANNOUNCE)

@@ -53,7 +53,7 @@ async def test_what_an_agent_wants_done_is_done_by_a_tool_or_not_at_all(tmp_path
 
 
 @pytest.mark.req("GEN-19")
-async def test_a_tool_that_blocks_its_thread_holds_up_nobody_and_its_end_is_told() -> None:
+async def test_a_tool_that_blocks_its_thread_holds_up_no_one_and_its_end_is_reported() -> None:
     gate, begun, heard, loop = threading.Event(), asyncio.Event(), asyncio.Event(), asyncio.get_running_loop()
     bus = EventBus()
     bus.subscribe(None, lambda event: heard.set() if event.code.name == "TOOL_CALL_COMPLETED" else None)

@@ -112,7 +112,7 @@ def test_a_program_that_fills_a_table_and_keeps_it_in_a_file_ends_well(abacus: s
 @pytest.mark.parametrize(
     ("leave", "code"), [("", 0), ("sys.exit(3)", 3), ("raise RuntimeError('over')", 1)], ids=["end", "exit", "raise"]
 )
-def test_a_client_that_nobody_closed_does_not_hold_up_the_end(leave: str, code: int, tmp_path: Path) -> None:
+def test_a_client_that_no_one_closed_does_not_hold_up_the_end(leave: str, code: int, tmp_path: Path) -> None:
     for ended, out, err in run(f"{CLIENT}\n{leave}\n", small_server(described("look")), tmp_path):
         assert (ended, out) == (code, "look got {}")
         assert ("over" in err) == ("over" in leave)
@@ -140,7 +140,7 @@ def test_a_program_that_exits_in_the_middle_of_a_call_ends_well(tmp_path: Path) 
     ],
     ids=["end", "exit", "raise", "in a call", "exit in a call"],
 )
-def test_a_box_that_nobody_closed_does_not_hold_up_the_end(leave: str, code: int, tmp_path: Path) -> None:
+def test_a_box_that_no_one_closed_does_not_hold_up_the_end(leave: str, code: int, tmp_path: Path) -> None:
     for ended, out, err in run(BOX.replace("LEAVE", leave), "", tmp_path):
         assert (ended, out) == (code, "began"), err
         assert ("over" in err) == ("over" in leave)

@@ -214,7 +214,7 @@ async def test_a_call_with_another_context_is_another_call(make_box: MakeBox) ->
     assert done.content == "posted hi"
 
 
-async def test_a_host_without_pending_actions_goes_on_by_calling_again() -> None:
+async def test_a_host_without_pending_actions_continues_by_calling_again() -> None:
     registry, signed_in = ToolRegistry(), list[str]()
     registry.register(order_after(signed_in))
     executor = ToolExecutor(registry, EventBus())

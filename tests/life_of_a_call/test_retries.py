@@ -210,7 +210,7 @@ async def test_a_try_that_timed_out_is_repeated_only_when_there_is_time_for_anot
     assert outcome.error.message == "no answer within 0.7 s"
 
 
-async def test_what_is_told_of_a_source_is_an_event_and_no_run(make_box: MakeBox) -> None:
+async def test_a_report_about_a_source_is_an_event_and_no_run(make_box: MakeBox) -> None:
     @tool(side_effects="write")
     async def broken() -> None:
         raise ToolServerError("down", status_code=503)

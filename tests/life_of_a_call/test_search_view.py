@@ -96,7 +96,7 @@ async def test_what_the_view_leaves_out_is_not_there(box: Toolbox, how: str) -> 
         ("call_tool", {"name": "shop.list_charges", "arguments": {"limit": "many"}}),
     ],
 )
-async def test_bad_arguments_are_told(box: Toolbox, name: str, arguments: Any) -> None:
+async def test_bad_arguments_are_reported(box: Toolbox, name: str, arguments: Any) -> None:
     outcome = await box.search_view().call(name, arguments)
 
     if arguments == {"query": " \x00 "}:
@@ -146,7 +146,7 @@ async def test_an_option_that_a_call_does_not_have_is_refused(box: Toolbox, name
         ("call_tool", {"name": "shop.list_charges", "arguments": {"most": 1}}, '"most"; allowed are "limit"'),
     ],
 )
-async def test_an_argument_that_a_tool_does_not_have_is_told_in_the_same_words(
+async def test_an_argument_that_a_tool_does_not_have_is_reported_in_the_same_words(
     box: Toolbox, name: str, arguments: Any, told: str
 ) -> None:
     outcome = await box.search_view().call(name, arguments)

@@ -14,7 +14,7 @@ async def payloads(box: Toolbox, run_id: str | None) -> dict[str, Any]:
     return {event.code.name: dict(event.payload) for event in await box.events(run_id=run_id)}
 
 
-async def test_a_call_that_runs_at_once_only_tells_how_long_its_checks_took(make_box: MakeBox) -> None:
+async def test_a_call_that_runs_at_once_only_reports_how_long_its_checks_took(make_box: MakeBox) -> None:
     @tool(side_effects="pure")
     async def add(a: int, b: int) -> int:
         return a + b
@@ -28,7 +28,7 @@ async def test_a_call_that_runs_at_once_only_tells_how_long_its_checks_took(make
     assert started.keys() & {"auth_ms"} == ended.keys() & {"queue_ms", "tries"} == set()
 
 
-async def test_each_attempt_of_a_call_is_told_with_its_error(make_box: MakeBox) -> None:
+async def test_each_attempt_of_a_call_is_reported_with_its_error(make_box: MakeBox) -> None:
     ends = iter([BUSY, BUSY, None])
 
     @tool(side_effects="read")
@@ -69,7 +69,7 @@ async def test_a_deadline_in_the_second_attempt_ends_that_attempt(make_box: Make
     assert [one["error_code"] for one in failed["tries"]] == ["server_error", failed["error_code"]]
 
 
-async def test_a_call_tells_how_long_it_waited_for_a_slot_even_if_it_never_got_one(make_box: MakeBox) -> None:
+async def test_a_call_reports_how_long_it_waited_for_a_slot_even_if_it_never_got_one(make_box: MakeBox) -> None:
     inside, go_on = asyncio.Event(), asyncio.Event()
 
     @tool(side_effects="read", max_concurrency=1)

@@ -136,7 +136,7 @@ async def test_a_thief_cannot_open_it_with_a_key_of_his_own(kept: Kept) -> None:
 
 
 @pytest.mark.parametrize(("table", "what"), [("pending", "question"), ("journal", "journal entry")])
-async def test_rows_of_calls_that_somebody_deletes_are_missed(kept: Kept, table: str, what: str) -> None:
+async def test_rows_of_calls_that_someone_deletes_are_missed(kept: Kept, table: str, what: str) -> None:
     kept.change(f"DELETE FROM {table}")
 
     async with kept.box() as box:

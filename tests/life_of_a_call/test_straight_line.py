@@ -103,7 +103,7 @@ async def test_a_call_that_fails_tells_requested_started_and_failed(make_box: Ma
 
 
 @pytest.mark.req("ERR-14", "ERR-19", "PEXE-10")
-async def test_an_unknown_tool_fails_with_the_nearest_name_and_is_told_without_a_start(make_box: MakeBox) -> None:
+async def test_an_unknown_tool_fails_with_the_nearest_name_and_is_reported_without_a_start(make_box: MakeBox) -> None:
     async with make_box(add) as box:
         outcome = await box.call("ad", {"a": 2}, user=ANN)
         told = await box.events(user=ANN, run_id=outcome.run_id)
@@ -280,7 +280,7 @@ async def test_a_tool_reads_the_artifacts_of_the_user_that_it_is_called_for(make
 
 
 @pytest.mark.req("NEVT-02", "NEVT-04")
-async def test_of_a_long_result_that_is_handed_on_whole_only_its_shape_is_told(make_box: MakeBox) -> None:
+async def test_of_a_long_result_that_is_handed_on_whole_only_its_shape_is_reported(make_box: MakeBox) -> None:
     rows = [{"n": n, "word": "übung"} for n in range(300)]
 
     @tool(side_effects="read")
@@ -320,7 +320,7 @@ async def test_bytes_become_an_artifact(make_box: MakeBox) -> None:
 
 
 @pytest.mark.req("NRT-06")
-async def test_progress_is_told_as_an_action_of_the_call(make_box: MakeBox) -> None:
+async def test_progress_is_reported_as_an_action_of_the_call(make_box: MakeBox) -> None:
     @tool(side_effects="pure")
     async def slow(ctx: ToolContext) -> str:
         ctx.progress("half way", fraction=0.5)
@@ -335,7 +335,7 @@ async def test_progress_is_told_as_an_action_of_the_call(make_box: MakeBox) -> N
 
 
 @pytest.mark.req("MISC-28", "NEVT-01")
-async def test_secrets_in_arguments_and_results_are_never_told(make_box: MakeBox) -> None:
+async def test_secrets_in_arguments_and_results_are_never_reported(make_box: MakeBox) -> None:
     @tool(side_effects="pure")
     async def login(name: str, password: str) -> dict[str, str]:
         return {"token": "t0ps3cret-token", "name": name}
@@ -423,7 +423,7 @@ async def test_an_override_renames_fixes_and_hides_what_a_model_sees(make_box: M
 
 
 @pytest.mark.req("GEN-21", "PREG-08")
-async def test_tools_come_and_go_while_others_are_called_and_that_is_told(make_box: MakeBox) -> None:
+async def test_tools_come_and_go_while_others_are_called_and_that_is_reported(make_box: MakeBox) -> None:
     async with make_box(add) as box:
         box.registry.register(which_thread)
         assert (await box.call("which_thread")).status == "completed"
@@ -437,7 +437,7 @@ async def test_tools_come_and_go_while_others_are_called_and_that_is_told(make_b
     ]
 
 
-async def test_a_call_is_for_whom_its_context_names_and_for_nobody_else(make_box: MakeBox) -> None:
+async def test_a_call_is_for_whom_its_context_names_and_for_no_one_else(make_box: MakeBox) -> None:
     @tool(side_effects="pure")
     async def who(ctx: ToolContext) -> str:
         return f"{ctx.tenant_id} {ctx.user_id}"

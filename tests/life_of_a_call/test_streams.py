@@ -19,7 +19,7 @@ async def values_of(box: Any, run_id: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.req("FUT-07")
-async def test_each_value_is_told_before_the_next_is_made(make_box: MakeBox) -> None:
+async def test_each_value_is_reported_before_the_next_is_made(make_box: MakeBox) -> None:
     heard: asyncio.Queue[Any] = asyncio.Queue()
 
     class Listener:

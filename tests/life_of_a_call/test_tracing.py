@@ -64,7 +64,7 @@ async def test_a_call_is_a_span_below_the_callers_and_calls_inside_are_below_it(
 
 
 @pytest.mark.parametrize("shown", [False, True])
-async def test_a_failure_is_an_error_and_arguments_are_told_only_on_demand_and_redacted(
+async def test_a_failure_is_an_error_and_arguments_are_reported_only_on_demand_and_redacted(
     spans: Spans, shown: bool
 ) -> None:
     settings = Settings.model_validate({"data_dir": None, "telemetry": {"arguments": shown}})

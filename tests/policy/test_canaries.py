@@ -27,7 +27,7 @@ def test_there_are_a_thousand_in_all_the_disguises() -> None:
 
 @pytest.mark.req("OAUTH-31", "MISC-28")
 @pytest.mark.parametrize("role", COUNTS)
-def test_none_is_found_in_what_is_told_and_none_in_clear_in_what_is_stored(tmp_path: Path, role: str) -> None:
+def test_none_is_found_in_what_is_reported_and_none_in_clear_in_what_is_stored(tmp_path: Path, role: str) -> None:
     heard = fly(tmp_path, role)
 
     watch = Watch(heard.canaries)

@@ -187,7 +187,7 @@ class Odd:
         return "odd hunter22"
 
 
-def test_what_is_not_json_is_told_as_text_without_its_secrets() -> None:
+def test_what_is_not_json_is_reported_as_text_without_its_secrets() -> None:
     told = Redactor(["hunter22"]).value({"a": Odd(), "b": b"hunter22", "c": MappingProxyType({"d": "hunter22"})})
 
     assert told == {"a": f"odd {MASK}", "b": f"b'{MASK}'", "c": {"d": MASK}}
@@ -231,7 +231,7 @@ def test_without_a_secret_nothing_is_changed(value: Any) -> None:
 @pytest.mark.req("MISC-28")
 @settings(deadline=None)
 @given(st.data())
-def test_a_learned_secret_never_survives_in_what_is_told(data: st.DataObject) -> None:
+def test_a_learned_secret_never_survives_in_what_is_reported(data: st.DataObject) -> None:
     secret = data.draw(st.text(st.characters(codec="utf-8", exclude_characters=MASK + "\0"), min_size=4, max_size=20))
     assume(len(secret.strip()) >= 4)
     hidden = st.sampled_from([secret, quote(secret), quote_plus(secret), json.dumps(secret), secret.encode()])
@@ -270,7 +270,7 @@ def _all_text(value: Any) -> str:
         ("the key=abc is no URL's", "the key=abc is no URL's"),
     ],
 )
-def test_what_the_form_of_a_url_gives_away_is_not_told(text: str, told: str) -> None:
+def test_what_the_form_of_a_url_gives_away_is_not_reported(text: str, told: str) -> None:
     redactor = Redactor()
 
     assert redactor.redact(text) == told
@@ -292,7 +292,7 @@ def test_where_a_text_is_cut_no_part_of_a_secret_is_left(at: int) -> None:
     assert not any(secret[start : start + 4] in told for start in range(len(secret) - 4))
 
 
-def test_a_text_that_is_short_enough_is_told_whole() -> None:
+def test_a_text_that_is_short_enough_is_reported_whole() -> None:
     assert Redactor(["hunter22"]).excerpt("a hunter22", 100) == f"a {MASK}"
 
 

@@ -90,7 +90,7 @@ def test_a_question_says_why_it_is_asked(template: Template, spec: ToolSpec, why
     assert question.prompt.endswith(f"{why}.")
 
 
-def test_a_call_that_needs_nobody_goes_through_without_a_grant() -> None:
+def test_a_call_that_needs_no_one_goes_through_without_a_grant() -> None:
     validated = call(READS, path="a.txt")
 
     assert Policy().verdict(READS).review(validated) == PermittedCall(validated, None)

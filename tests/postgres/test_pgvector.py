@@ -179,7 +179,7 @@ async def test_a_view_that_would_change_something_is_refused(chunks: str) -> Non
     ],
     ids=["missing table", "missing column", "column of another type", "wrong dimension", "missing extension"],
 )
-async def test_a_table_that_cannot_be_asked_is_told_with_what_to_do(chunks: str, change: str, said: str) -> None:
+async def test_a_table_that_cannot_be_asked_is_reported_with_what_to_do(chunks: str, change: str, said: str) -> None:
     with psycopg.connect(chunks, autocommit=True) as connection:
         connection.execute(change.encode())
 
@@ -191,12 +191,12 @@ async def test_a_table_that_cannot_be_asked_is_told_with_what_to_do(chunks: str,
     assert not refused.value.is_retryable
 
 
-async def test_a_vector_of_another_model_is_told_as_that(chunks: str) -> None:
+async def test_a_vector_of_another_model_is_reported_as_that(chunks: str) -> None:
     with pytest.raises(ToolClientError, match="the embedding model that the table was filled with"):
         await found(chunks, {}, 1, 2, 3)
 
 
-async def test_a_user_without_the_right_to_read_is_told_so(postgres: PostgreSQL, chunks: str) -> None:
+async def test_a_user_without_the_right_to_read_is_reported(postgres: PostgreSQL, chunks: str) -> None:
     with psycopg.connect(chunks, autocommit=True) as connection:
         connection.execute("DROP ROLE IF EXISTS reader")
         connection.execute("CREATE ROLE reader LOGIN")
@@ -226,7 +226,7 @@ async def test_the_password_comes_from_beside_the_url_and_a_wrong_one_is_no_fail
         "postgresql://ann:canary/secret@127.0.0.1:1/db",
     ],
 )
-async def test_a_password_that_breaks_the_url_is_not_told(url: str) -> None:
+async def test_a_password_that_breaks_the_url_is_not_reported(url: str) -> None:
     with pytest.raises(ConfigError, match="write %40 for @") as refused:
         await found(url)
 
@@ -293,7 +293,7 @@ async def test_a_question_that_takes_too_long_ends_in_the_server_too(chunks: str
         ("pg_cancel_backend", ToolTimeoutError, "ended the question"),
     ],
 )
-async def test_a_server_that_ends_a_question_in_the_middle_is_told(
+async def test_a_server_that_ends_a_question_in_the_middle_is_reported(
     chunks: str, ending: str, error: type[Exception], said: str
 ) -> None:
     async with waiting(chunks) as (asked, watcher):

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.programs
 CALLS, USER = 12, "acme:ann"
 
 
-async def test_calls_go_on_after_the_server_was_killed(tmp_path: Path) -> None:
+async def test_calls_continue_after_the_server_was_killed(tmp_path: Path) -> None:
     effects, running, killed = Counter[str](), asyncio.Event(), asyncio.Event()
 
     @tool(side_effects="write", replay="unsafe")

@@ -154,7 +154,7 @@ async def test_a_run_that_several_processes_tell_of_at_once_has_one_chain(opened
     assert breaks(history) == []
 
 
-async def test_a_connection_that_was_cut_is_made_anew(url: str, opened: Open) -> None:
+async def test_a_connection_that_was_cut_is_made_again(url: str, opened: Open) -> None:
     store = await opened()
     await store.save_planner_state("token", {"step": 1})
     asked(

@@ -136,7 +136,9 @@ async def test_an_order_may_be_longer_than_a_sockets_buffer(commands: CommandRun
     assert result.stdout == b"x" * 1_000_000
 
 
-async def test_lines_of_both_streams_are_told_while_the_command_runs(commands: CommandRunner, tmp_path: Path) -> None:
+async def test_lines_of_both_streams_are_reported_while_the_command_runs(
+    commands: CommandRunner, tmp_path: Path
+) -> None:
     heard: list[tuple[str, str]] = []
 
     def tell(line: str, stream: str) -> None:
@@ -151,7 +153,7 @@ async def test_lines_of_both_streams_are_told_while_the_command_runs(commands: C
     assert result.stdout == b"one\r\ntwo\nrest"
 
 
-async def test_a_line_without_an_end_is_told_in_pieces(commands: CommandRunner) -> None:
+async def test_a_line_without_an_end_is_reported_in_pieces(commands: CommandRunner) -> None:
     heard: list[str] = []
 
     argv = ("head", "-c", "1000000", "/dev/zero")
@@ -161,7 +163,7 @@ async def test_a_line_without_an_end_is_told_in_pieces(commands: CommandRunner) 
     assert max(map(len, heard)) < 200_000
 
 
-async def test_of_a_flood_of_lines_the_last_are_told(commands: CommandRunner) -> None:
+async def test_of_a_flood_of_lines_the_last_are_reported(commands: CommandRunner) -> None:
     heard: list[str] = []
 
     await run(("seq", "500000"), on_line=lambda line, _: heard.append(line), commands=commands)
@@ -327,7 +329,7 @@ async def test_nothing_of_a_command_outlives_its_caller(either: CommandRunner) -
     assert survivors(pids, within_s=0) == []
 
 
-async def test_a_caller_that_is_cancelled_twice_waits_no_more_and_leaves_nobody(commands: CommandRunner) -> None:
+async def test_a_caller_that_is_cancelled_twice_waits_no_more_and_leaves_no_one(commands: CommandRunner) -> None:
     family = Family(commands, "session")
     pids = await family.pids()
 
@@ -457,7 +459,7 @@ def above(commands: CommandRunner) -> tuple[int, int]:
     return worker.pid, supervisor.pid
 
 
-async def test_nobody_survives_the_death_of_a_worker(commands: CommandRunner) -> None:
+async def test_no_one_survives_the_death_of_a_worker(commands: CommandRunner) -> None:
     family = Family(commands, "daemon")
     pids = await family.pids()
 
@@ -479,7 +481,7 @@ async def test_a_worker_that_dies_while_it_is_idle_is_passed_over(commands: Comm
     assert (await run(("echo", "again"), commands=commands)).stdout == b"again\n"
 
 
-async def test_nobody_survives_the_death_of_a_supervisor(commands: CommandRunner) -> None:
+async def test_no_one_survives_the_death_of_a_supervisor(commands: CommandRunner) -> None:
     family = Family(commands, "daemon")
     pids = await family.pids()
     worker, supervisor = above(commands)
@@ -493,7 +495,7 @@ async def test_nobody_survives_the_death_of_a_supervisor(commands: CommandRunner
 
 
 @pytest.mark.parametrize("who", ["worker", "supervisor"])
-async def test_nobody_survives_the_end_of_time_below_a_worker_or_a_supervisor_that_was_stopped(
+async def test_no_one_survives_the_end_of_time_below_a_worker_or_a_supervisor_that_was_stopped(
     commands: CommandRunner, who: str
 ) -> None:
     family, pids, _ = await timed(commands, "daemon")

@@ -317,7 +317,7 @@ async def test_supervisors_end_when_their_host_says_so_and_not_when_a_group_is_a
 
 @pytest.mark.parametrize("which", [0, 1], ids=["supervisor", "worker"])
 @pytest.mark.usefixtures("machine")
-async def test_nobody_survives_the_death_of_one_supervisor(begin: Begin, which: int) -> None:
+async def test_no_one_survives_the_death_of_one_supervisor(begin: Begin, which: int) -> None:
     subject, pids = await family(begin, "daemon")
     above = subject.supervisors()
 
@@ -330,7 +330,7 @@ async def test_nobody_survives_the_death_of_one_supervisor(begin: Begin, which: 
 
 
 @pytest.mark.skipif(not sandbox_report().cgroup_kill, reason="this needs a control group")
-async def test_with_a_control_group_nobody_survives_the_death_of_both_supervisors(begin: Begin) -> None:
+async def test_with_a_control_group_no_one_survives_the_death_of_both_supervisors(begin: Begin) -> None:
     subject, pids = await family(begin, "daemon")
 
     os.killpg(subject.supervisors()[0], signal.SIGKILL)
@@ -400,7 +400,7 @@ def host(kind: str, how: str, *grandchildren: str) -> Generator[tuple[subprocess
 
 
 @pytest.mark.parametrize("grandchildren", [("group",), ("session", "daemon")], ids=["one", "two"])
-def test_nobody_survives_a_killed_host(kind: str, grandchildren: tuple[str, ...]) -> None:
+def test_no_one_survives_a_killed_host(kind: str, grandchildren: tuple[str, ...]) -> None:
     with host(kind, "plain", *grandchildren) as (process, pids):
         process.kill()
         process.wait()
@@ -420,7 +420,7 @@ def test_a_fork_of_the_host_does_not_keep_its_programs_alive(kind: str) -> None:
     assert left == []
 
 
-def test_nobody_survives_a_loop_that_ends_without_a_close(kind: str) -> None:
+def test_no_one_survives_a_loop_that_ends_without_a_close(kind: str) -> None:
     with host(kind, "torn", "daemon") as (process, pids):
         process.wait(timeout=GONE_WITHIN_S)
 

@@ -140,7 +140,7 @@ async def test_a_cancelled_close_still_ends_everything() -> None:
     assert survivors(pids) == []
 
 
-async def test_a_cancelled_start_leaves_nobody() -> None:
+async def test_a_cancelled_start_leaves_no_one() -> None:
     mark, before = uuid.uuid4().hex, psutil.Process().children()
     for delay in (0, 0.002, 0.005, 0.01, 0.02, 0.04):
         starting = asyncio.create_task(start(child("family", "group", mark)))

@@ -46,7 +46,7 @@ def test_looking_leaves_no_group_behind() -> None:
     ],
     ids=["no mount", "a tmpfs", "only version 1", "outside the namespace", "outside the mount", "no cgroup.kill"],
 )
-def test_no_group_is_made_where_it_would_hold_nobody(
+def test_no_group_is_made_where_it_would_hold_no_one(
     mounts: str, membership: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "group"

@@ -71,7 +71,9 @@ async def test_neither_an_artifact_nor_its_preview_has_what_was_sent(tmp_path: P
 
 
 @pytest.mark.parametrize("kept", range(1, len(KEY)))
-async def test_a_secret_of_the_arguments_is_not_told_in_half_where_a_preview_ends(tmp_path: Path, kept: int) -> None:
+async def test_a_secret_of_the_arguments_is_not_reported_in_half_where_a_preview_ends(
+    tmp_path: Path, kept: int
+) -> None:
     @tool(side_effects="read")
     async def repeat(password: str) -> str:
         return "x" * (1000 - kept) + password + "y" * 2000

@@ -42,7 +42,7 @@ async def test_the_traceback_is_logged_and_stored_without_secrets(
     assert "router.py" not in failed.traceback
 
 
-async def test_nobody_but_the_operator_is_shown_the_traceback(tmp_path: Path) -> None:
+async def test_no_one_but_the_operator_is_shown_the_traceback(tmp_path: Path) -> None:
     async with served(tmp_path / "data", [leak]) as gate:
         arguments = {"password": "hunter2hunter2"}
         rest = await gate.http.post("/api/v1/calls", json={"tool": "leak", "arguments": arguments})

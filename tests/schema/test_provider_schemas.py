@@ -202,7 +202,7 @@ def test_parts_of_allof_are_merged_if_they_agree() -> None:
     assert properties(it={"allOf": [{"minimum": 1}, {"minimum": 2}]})["it"]["anyOf"][0]["type"] == "string"
 
 
-def test_alternatives_that_cannot_be_told_apart_are_json_text() -> None:
+def test_alternatives_that_cannot_be_distinguished_are_json_text() -> None:
     by_name = {"type": "object", "properties": {"name": {"type": "string"}}}
     by_id = {"type": "object", "properties": {"id": {"type": "integer"}}}
 

@@ -172,7 +172,7 @@ def test_a_missing_annotation_is_any_json() -> None:
     assert schema.output_schema is None
 
 
-def test_defaults_are_told_where_json_can_carry_them() -> None:
+def test_defaults_are_reported_where_json_can_carry_them() -> None:
     marker = object()
 
     def call(
@@ -399,7 +399,7 @@ def test_a_recursive_typed_dict_of_the_old_kind_is_refused_with_the_remedy() -> 
         function_schema(call)
 
 
-def test_no_default_of_null_is_told_where_null_is_not_allowed() -> None:
+def test_no_default_of_null_is_reported_where_null_is_not_allowed() -> None:
     def call(a: Options = MISSING, b: Literal["x"] = MISSING, c: Literal["x", 1] | None = None) -> None: ...
 
     found = properties(call)
@@ -693,7 +693,7 @@ def test_what_cannot_be_built_is_a_validation_error_that_says_where() -> None:
     assert who == '$.who: missing required "name"'
 
 
-def test_a_secret_is_not_told_when_it_cannot_be_used() -> None:
+def test_a_secret_is_not_reported_when_it_cannot_be_used() -> None:
     class Login(BaseModel):
         phrase: SecretStr
 

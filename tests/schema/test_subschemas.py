@@ -7,7 +7,7 @@ import pytest
 from toolpost.schema.subschemas import SchemaDocument, subschemas
 
 
-def test_subschemas_are_told_by_where_they_apply() -> None:
+def test_subschemas_are_reported_by_where_they_apply() -> None:
     schema = {
         "properties": {"a": {"type": "string"}, "b": True},
         "allOf": [{"minProperties": 1}],

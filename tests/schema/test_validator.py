@@ -127,7 +127,7 @@ def test_of_several_forms_the_nearest_is_explained() -> None:
     ]
 
 
-def test_forms_that_differ_in_one_name_each_are_told_as_names() -> None:
+def test_forms_that_differ_in_one_name_each_are_reported_as_names() -> None:
     schema = {"anyOf": [{"required": ["a"]}, {"required": ["b"]}]}
 
     assert issues(schema, {}) == ['$: needs one of "a", "b"']
@@ -401,7 +401,7 @@ class TestBoundedWork:
 
         assert issue.endswith("$.a.a: expected string or object, got integer 1 (text must be quoted)")
 
-    def test_of_a_large_value_the_first_fault_is_told(self) -> None:
+    def test_of_a_large_value_the_first_fault_is_reported(self) -> None:
         rows = [{"n": 1}] * 50_000 + [{"n": "x"}] * 50_000
         started = time.process_time()
 
@@ -420,7 +420,9 @@ class TestBoundedWork:
             ({"uniqueItems": True, "type": "array"}, list(range(30))),
         ],
     )
-    def test_a_value_too_large_for_a_schema_from_outside_is_not_checked_and_told(self, part: Any, value: Any) -> None:
+    def test_a_value_too_large_for_a_schema_from_outside_is_not_checked_and_reported(
+        self, part: Any, value: Any
+    ) -> None:
         schema = {"items": part}
 
         assert compile_validator(schema).issues([value] * 100) == []
@@ -429,7 +431,7 @@ class TestBoundedWork:
         assert re.fullmatch(r"\$: not checked: more than [\d,]+ values are too many for a schema like this one", told)
         assert compile_validator(schema, own=True).issues([value] * 30_000) == []
 
-    def test_a_number_that_takes_long_to_divide_is_not_checked_and_told(self) -> None:
+    def test_a_number_that_takes_long_to_divide_is_not_checked_and_reported(self) -> None:
         schema = {"properties": {"n": {"multipleOf": 5}}}
 
         assert compile_validator(schema).issues({"n": 10}) == []
@@ -444,12 +446,12 @@ class TestBoundedWork:
         assert issues(lacking, {f"key{n}": n for n in range(20_000)}) == ['$: missing required "name0"']
         assert issues(lacking, {"a": "x" * 2_000_000}) == ["$: does not fit the schema, and is too large to say where"]
 
-    def test_of_a_value_too_large_for_its_patterns_the_first_fault_is_told_too(self) -> None:
+    def test_of_a_value_too_large_for_its_patterns_the_first_fault_is_reported_too(self) -> None:
         schema = {"items": {"minimum": 0}, "maxItems": 9, "pattern": r"a\Z"}
 
         assert issues(schema, [-1] * 31_000) == ["$: expected at most 9 items, got array of 31000"]
 
-    def test_of_alternatives_that_allow_nothing_it_is_told_so(self) -> None:
+    def test_of_alternatives_that_allow_nothing_that_is_reported(self) -> None:
         schema = {"pattern": r"\Z", "anyOf": [False, {"type": "integer"}]}
 
         assert issues(schema, "x") == ["$: fits none of 2 allowed forms; nearest: $: nothing is allowed here"]
@@ -491,7 +493,7 @@ class TestPatternsFromOutside:
         assert validator.issues({}) == ['$: missing required "code"']
 
     @pytest.mark.parametrize("pattern", [UNBOUNDED, r"(a)\1", "[", r"^(?:[ab]{0,50}){0,80}x$"])
-    def test_one_that_nothing_bounds_is_not_matched_and_is_told(self, pattern: str) -> None:
+    def test_one_that_nothing_bounds_is_not_matched_and_is_reported(self, pattern: str) -> None:
         schema = {"properties": {"a": {"pattern": pattern}, "b": {"pattern": "^b$"}, "n": {"type": "integer"}}}
 
         validator = compile_validator(schema)

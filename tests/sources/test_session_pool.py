@@ -120,7 +120,7 @@ async def test_the_session_that_was_idle_for_longest_makes_room(monkeypatch: pyt
     await pool.close()
 
 
-async def test_a_connect_that_runs_when_the_pool_closes_is_told_so() -> None:
+async def test_a_connect_that_runs_when_the_pool_closes_is_reported() -> None:
     server = Server()
     server.let.clear()
     pool = SessionPool("api", server.connect)

@@ -105,7 +105,7 @@ async def test_old_files_go_but_for_tasks_that_wait_and_sessions_that_are_open(t
     held.close()
 
 
-async def test_a_session_begins_anew_in_a_folder_that_was_removed(tmp_path: Path) -> None:
+async def test_a_session_begins_again_in_a_folder_that_was_removed(tmp_path: Path) -> None:
     add_session(tmp_path, ANN).close()
     await AgentFiles(tmp_path).forget(ANN)
 

@@ -70,7 +70,7 @@ async def test_a_file_that_is_missing_is_named(sqlite: SQLiteStore, tmp_path: Pa
         await sqlite.artifacts.read(ref.id, tenant=ANN.tenant)
 
 
-async def test_a_file_that_was_cut_short_is_written_anew(sqlite: SQLiteStore, tmp_path: Path) -> None:
+async def test_a_file_that_was_cut_short_is_written_again(sqlite: SQLiteStore, tmp_path: Path) -> None:
     await sqlite.artifacts.put(DATA, artifact())
     (path,) = content_files(tmp_path)
     path.write_bytes(DATA[:10])

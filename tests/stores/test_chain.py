@@ -292,7 +292,7 @@ async def test_a_row_of_a_call_that_was_removed_from_outside_is_found(tmp_path: 
         assert await store.events.verify("run_1") == [found]
 
 
-async def test_a_key_that_does_not_open_any_more_is_told_and_never_hidden(tmp_path: Path) -> None:
+async def test_a_key_that_does_not_open_any_more_is_reported_and_never_hidden(tmp_path: Path) -> None:
     problems = await tampered(tmp_path, "UPDATE ledger SET key = x'0200'")
 
     assert "the ledger of the log was changed" in problems[0]

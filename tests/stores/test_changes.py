@@ -47,7 +47,7 @@ async def test_four_hundred_waiters_poll_together() -> None:
         task.cancel()
 
 
-async def test_nothing_is_polled_when_nobody_waits() -> None:
+async def test_nothing_is_polled_when_no_one_waits() -> None:
     store = Counted()
     changes = Changes(store.read, store.read_version, poll_s=0.01)
     assert await changes.wait({("a",): 0}, timeout_s=0.03) == {("a",): 0}

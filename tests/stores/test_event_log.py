@@ -23,7 +23,7 @@ async def test_heads_that_are_no_longer_remembered_are_read_again(sqlite: SQLite
 
 
 @pytest.mark.parametrize("text", ["[", "[1]", "[[400,1.0]]", "[[1,1.0,{}]]", '[[400,"x",{}]]', "[[400,1.0,5]]", "7"])
-async def test_a_damaged_event_keeps_nobody_from_the_others(
+async def test_a_damaged_event_keeps_no_one_from_the_others(
     sqlite: SQLiteStore, tmp_path: Path, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     for code in (REQUESTED, STARTED, COMPLETED):

@@ -132,7 +132,7 @@ async def test_a_pass_that_was_interrupted_leaves_nothing_that_does_not_open(tmp
     assert marks(tmp_path)["journal", "call"] == {cipher.prefix()}
 
 
-async def test_readers_and_writers_of_another_process_go_on(tmp_path: Path) -> None:
+async def test_readers_and_writers_of_another_process_continue(tmp_path: Path) -> None:
     (rotating, cipher), (running, _) = opened(tmp_path), opened(tmp_path)
     async with rotating, running:
         await fill(running, 400)

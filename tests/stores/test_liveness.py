@@ -53,7 +53,7 @@ def test_only_the_dead_are_swept_away(tmp_path: Path) -> None:
     looking.release()
 
 
-def test_nobody_is_swept_away_while_being_born(tmp_path: Path) -> None:
+def test_no_one_is_swept_away_while_being_born(tmp_path: Path) -> None:
     folder = tmp_path / "owners"
     looking = Liveness(folder)
     done = threading.Event()

@@ -32,7 +32,7 @@ async def test_the_oldest_finished_runs_make_room_whole() -> None:
     assert await store.events.verify("run_19") == []
 
 
-async def test_a_run_that_goes_on_is_never_dropped() -> None:
+async def test_a_run_that_continues_is_never_dropped() -> None:
     store = MemoryStore(max_events=4)
     store.events.emit(event(REQUESTED, call=call_ref("run_open")))
     for number in range(10):

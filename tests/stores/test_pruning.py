@@ -27,7 +27,7 @@ async def test_a_pause_that_was_released_stays_in_reach_of_its_token(store: AnyS
     assert await pauses.take(token) == {"step": 2}
 
 
-async def test_files_that_nobody_names_go(sqlite: SQLiteStore, tmp_path: Path) -> None:
+async def test_files_that_no_one_names_go(sqlite: SQLiteStore, tmp_path: Path) -> None:
     folder = tmp_path / "artifacts" / "ab"
     folder.mkdir(parents=True)
     (folder / ("ab" * 32)).write_bytes(b"stray")

@@ -30,7 +30,7 @@ def kept(folder: Path, *messages: dict[str, Any]) -> None:
     session.close()
 
 
-def test_a_session_goes_on_where_it_ended(tmp_path: Path) -> None:
+def test_a_session_continues_where_it_ended(tmp_path: Path) -> None:
     kept(tmp_path, USER, ASKED, DONE)
 
     assert reopened(tmp_path) == [USER, ASKED, DONE]

@@ -75,7 +75,7 @@ async def test_progress_from_a_thread_is_saved_while_the_call_runs() -> None:
     assert (getattr(done, "content", done), events.lost) == (True, 0)
 
 
-async def test_a_run_that_goes_on_in_another_process_is_numbered_and_chained_on(theirs: DatabaseState) -> None:
+async def test_a_run_that_continues_in_another_process_is_numbered_and_chained_on(theirs: DatabaseState) -> None:
     for part in (range(3), range(3, 5)):
         events = StateEvents(theirs, most_runs=1)
         for number in part:
@@ -96,7 +96,7 @@ def _breaks(history: Any) -> list[str]:
     return find_plain_breaks(rows)
 
 
-async def test_a_store_that_fails_or_is_slow_loses_events_and_disturbs_nobody(
+async def test_a_store_that_fails_or_is_slow_loses_events_and_disturbs_no_one(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     failing = EventsOnly(failures=2)

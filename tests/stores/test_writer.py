@@ -169,7 +169,7 @@ async def test_callers_that_drain_keep_what_waits_within_the_limit(tmp_path: Pat
         assert await bench.log.verify("run_1") == []
 
 
-async def test_a_full_disk_loses_nothing_and_heals_by_itself(tmp_path: Path) -> None:
+async def test_a_full_disk_loses_nothing_and_heals_automatically(tmp_path: Path) -> None:
     async with a_bench(tmp_path) as bench:
         bench.fill_disk()
         for _ in range(10):
@@ -188,7 +188,7 @@ async def test_a_full_disk_loses_nothing_and_heals_by_itself(tmp_path: Path) -> 
         assert await bench.log.verify("run_1") == []
 
 
-async def test_while_the_disk_is_full_those_who_drain_are_told(tmp_path: Path) -> None:
+async def test_while_the_disk_is_full_callers_of_drain_get_an_error(tmp_path: Path) -> None:
     async with a_bench(tmp_path, limit=20) as bench:
         bench.fill_disk()
         for _ in range(22):  # one more than enough: the writer may hold one that it has not counted yet
@@ -206,7 +206,7 @@ async def test_while_the_disk_is_full_those_who_drain_are_told(tmp_path: Path) -
         assert len(await bench.log.read()) == 22
 
 
-async def test_a_function_too_large_for_the_disk_is_told_and_events_go_on(tmp_path: Path) -> None:
+async def test_a_function_too_large_for_the_disk_is_reported_and_events_continue(tmp_path: Path) -> None:
     async with a_bench(tmp_path) as bench:
         await bench.writer.submit(lambda db: db.execute(ADD, ("room for more",)).close())
         bench.fill_disk()
@@ -270,7 +270,7 @@ async def test_a_closed_store_refuses_and_closes_twice(tmp_path: Path) -> None:
 
 @pytest.mark.programs
 @pytest.mark.skipif(not Path("/bin/mount").exists(), reason="NOT TESTED on a real full disk: there is no mount here")
-async def test_a_disk_that_is_really_full_loses_nothing_and_heals_by_itself(small_disk: Path) -> None:
+async def test_a_disk_that_is_really_full_loses_nothing_and_heals_automatically(small_disk: Path) -> None:
     async with open_store(small_disk / "data") as store:
         await store.journal.begin(intent())
         filler = small_disk / "filler"

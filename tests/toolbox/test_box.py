@@ -56,6 +56,6 @@ async def test_settings_may_be_a_mapping_with_the_keys_of_the_file() -> None:
     assert (box.settings.data_dir, box.settings.tools.max_concurrent) == (None, 7)
 
 
-def test_a_mapping_that_is_wrong_is_told_as_a_file_is() -> None:
+def test_a_mapping_that_is_wrong_is_reported_as_a_file_is() -> None:
     with pytest.raises(ConfigError, match=r"unknown key 'data_dri' in settings; did you mean 'data_dir'\?"):
         Toolbox(settings={"data_dri": None})

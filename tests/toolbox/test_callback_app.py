@@ -74,7 +74,7 @@ async def ann() -> AsyncIterator[Person]:
 
 
 @pytest.mark.req("AUTHS-04", "OAUTH-19", "MET-03")
-async def test_a_call_waits_for_its_person_and_then_finishes_by_itself(here: Program, ann: Person) -> None:
+async def test_a_call_waits_for_its_person_and_then_finishes_automatically(here: Program, ann: Person) -> None:
     began = time.monotonic()
     asked = await here.box.call("notes.read_note", {"id": 7}, user=ANN)
     assert isinstance(asked, Paused)
@@ -97,7 +97,7 @@ async def test_a_call_waits_for_its_person_and_then_finishes_by_itself(here: Pro
 
 
 @pytest.mark.req("MET-05", "MET-07", "MET-08")
-async def test_the_next_call_asks_nobody_and_all_of_it_is_counted(here: Program, ann: Person) -> None:
+async def test_the_next_call_asks_no_one_and_all_of_it_is_counted(here: Program, ann: Person) -> None:
     pending_id, link = await here.asks()
     await ann.connects(link)
     await outcome_of(here.box, pending_id, by=ANN)
@@ -214,7 +214,7 @@ async def test_an_answer_of_another_issuer_is_not_used(here: Program, ann: Perso
     assert (await ann.opens(back)).status_code == 200
 
 
-async def test_a_person_who_says_no_is_told_so_and_may_change_their_mind(here: Program) -> None:
+async def test_a_person_who_declines_sees_that_and_may_change_their_mind(here: Program) -> None:
     pending_id, link = await here.asks()
     async with Person(says_yes=False) as ann:
         declined = await ann.connects(link)
@@ -389,7 +389,7 @@ async def test_a_host_that_knows_who_is_logged_in_lets_only_them_use_a_link(
     assert link.partition("ticket=")[2] not in wrong.text
 
 
-async def test_a_host_that_knows_who_is_logged_in_lets_nobody_else_finish_what_they_began(
+async def test_a_host_that_knows_who_is_logged_in_lets_no_one_else_finish_what_they_began(
     api: NotesApi, place: tuple[str, socket.socket], tmp_path: Path, ann: Person
 ) -> None:
     url, listening = place
@@ -469,7 +469,7 @@ async def test_a_sign_in_may_end_in_another_process_than_the_one_that_asked(
 
 
 @pytest.mark.req("OAUTH-18", "OAUTH-20")
-async def test_a_host_may_take_the_callback_itself_and_say_when_the_call_goes_on(here: Program, ann: Person) -> None:
+async def test_a_host_may_take_the_callback_itself_and_say_when_the_call_continues(here: Program, ann: Person) -> None:
     early, _ = await here.asks()
     not_yet = await here.box.answer(early, by=ANN)
     pending_id, link = await here.asks()
@@ -501,7 +501,7 @@ async def test_over_https_the_cookie_is_for_https_alone(api: NotesApi, tmp_path:
     assert re.search(r"^__Host-toolpost=[\w-]{43}; Path=/; .*; Secure$", page.headers["set-cookie"])
 
 
-async def test_a_service_that_cannot_be_reached_is_told_without_details(
+async def test_a_service_that_cannot_be_reached_is_reported_without_details(
     api: NotesApi, place: tuple[str, socket.socket], tmp_path: Path, ann: Person
 ) -> None:
     url, listening = place
@@ -529,7 +529,7 @@ async def test_without_accounts_there_is_nothing_to_connect(place: tuple[str, so
     assert "code=c" not in "".join(answer.text for answer in answers)
 
 
-async def test_servers_are_told_that_it_lives_and_sockets_are_closed() -> None:
+async def test_servers_learn_that_it_lives_and_sockets_are_closed() -> None:
     told: list[str] = []
     waiting: asyncio.Queue[Any] = asyncio.Queue()
 

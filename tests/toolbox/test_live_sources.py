@@ -309,7 +309,7 @@ async def test_a_name_that_two_sources_map_to_goes_to_the_other_when_the_first_o
     assert not any("would both be" in problem for problem in problems)
 
 
-async def test_a_source_that_is_opened_anew_stays_one_of_the_configuration(tmp_path: Path) -> None:
+async def test_a_source_that_is_opened_again_stays_one_of_the_configuration(tmp_path: Path) -> None:
     file = tmp_path / "toolpost.yaml"
     written(tmp_path, "old.py", PYTHON.format("old"))
     head = "data_dir: null\nlock: null\nbuiltins: none\nsources:\n"

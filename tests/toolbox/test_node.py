@@ -261,7 +261,7 @@ async def test_closing_twice_is_fine_and_takes_the_tools_out_of_the_registry() -
     ids=["call", "list resources", "read a resource", "list prompts", "get a prompt", "read an artifact"],
 )
 @pytest.mark.parametrize("was_connected", [True, False])
-async def test_a_closed_node_says_so_and_does_not_connect_again_by_itself(
+async def test_a_closed_node_says_so_and_does_not_connect_again_automatically(
     was_connected: bool, use: Callable[[ToolNode], Awaitable[object]]
 ) -> None:
     registry = ToolRegistry()

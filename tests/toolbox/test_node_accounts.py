@@ -230,7 +230,7 @@ async def test_a_token_for_listing_must_be_one(given: Any) -> None:
 
 
 @pytest.mark.programs
-async def test_a_token_for_listing_that_is_refused_is_told_at_once() -> None:
+async def test_a_token_for_listing_that_is_refused_is_reported_at_once() -> None:
     with mirror("right") as url:
         made = node(Ledger(), connection=url, auth_config={"discovery_auth": {"token": "canary-wrong"}})
         with pytest.raises(ToolAuthError) as raised:
@@ -240,7 +240,7 @@ async def test_a_token_for_listing_that_is_refused_is_told_at_once() -> None:
 
 
 @pytest.mark.programs
-async def test_a_refused_token_is_asked_for_anew_and_then_the_call_runs() -> None:
+async def test_a_refused_token_is_asked_for_again_and_then_the_call_runs() -> None:
     ledger = Ledger(ann="revoked")
     signs_in = PatientContext("ann", lambda: ledger.tokens.update({("ann", "github"): "good"}))
     with mirror("good", "list") as url:
@@ -270,7 +270,7 @@ async def test_tools_in_the_shared_registry_act_for_whoever_a_toolbox_calls_them
     assert [each.content["authorization"] for each in (ann, bob)] == ["Bearer token-of-ann", "Bearer token-of-bob"]
 
 
-async def test_a_closed_node_asks_nobody_to_sign_in() -> None:
+async def test_a_closed_node_asks_no_one_to_sign_in() -> None:
     made = node(Ledger())
     await made.connect()
     await made.close()

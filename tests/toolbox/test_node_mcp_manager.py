@@ -58,7 +58,7 @@ async def test_a_manager_that_is_left_disconnects_its_servers() -> None:
 
 
 @pytest.mark.req("PMCP-01", "PMCP-03", "PMCP-10")
-async def test_a_server_that_fails_is_told_of_and_the_others_work(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_server_that_fails_is_reported_and_the_others_work(caplog: pytest.LogCaptureFixture) -> None:
     manager = MCPManager()
     with caplog.at_level(logging.WARNING):
         report = await manager.connect_all([abacus(), broken(), abacus("off", enabled=False)])

@@ -50,7 +50,7 @@ def settings(tmp_path: Path, *sources: dict[str, Any]) -> Settings:
         ({"transport": "websocket", "connection": "x"}, "only http and https and ws and wss are allowed"),
     ],
 )
-async def test_a_broken_source_is_told_of_and_the_others_work(
+async def test_a_broken_source_is_reported_and_the_others_work(
     tmp_path: Path, source: dict[str, Any], said: str
 ) -> None:
     async with Toolbox(settings=settings(tmp_path, {"name": "bad", **source})) as box:
@@ -100,7 +100,7 @@ class Plugged(Transport):
         return self.made[-1]
 
 
-async def test_what_a_plug_in_raises_is_told_and_its_source_is_closed() -> None:
+async def test_what_a_plug_in_raises_is_reported_and_its_source_is_closed() -> None:
     transport = Plugged(Foreign)
     sources = SourceManager(ToolRegistry(), Authorizer(), SourceFactory(transports={"mcp": transport}))
     await sources.add(ExternalToolConfig(name="foreign", transport="mcp", connection="x"))
@@ -109,7 +109,7 @@ async def test_what_a_plug_in_raises_is_told_and_its_source_is_closed() -> None:
     assert transport.made[0].closed == 1
 
 
-async def test_what_a_plug_in_takes_for_a_tool_and_is_none_is_told() -> None:
+async def test_what_a_plug_in_takes_for_a_tool_and_is_none_is_reported() -> None:
     class Careless(Foreign):
         async def discover(self) -> list[Any]:
             return ["not a tool"]

@@ -75,7 +75,7 @@ def toolbox(sources: dict[str, dict[str, Any]]) -> Open:
 
 
 @pytest.mark.programs
-async def test_a_silent_server_delays_nobody_and_leaves_no_process_behind(toolbox: Open, tmp_path: Path) -> None:
+async def test_a_silent_server_delays_no_one_and_leaves_no_process_behind(toolbox: Open, tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     async with asyncio.timeout(25), toolbox("silent", "good", startup_wait_s=0.2) as box:
         outcome = await box.call("good.add", {"a": 1, "b": 2})

@@ -55,7 +55,7 @@ async def test_a_file_has_all_unless_it_says_otherwise(tmp_path: Path, text: str
     assert await offered(Toolbox.open(file, builtins=["sleep"])) == {"sleep"}
 
 
-async def test_a_collection_that_there_is_not_is_told_with_the_nearest() -> None:
+async def test_a_collection_that_there_is_not_is_reported_with_the_nearest() -> None:
     with pytest.raises(ConfigError, match="did you mean 'file_tools'"):
         await offered(Toolbox(builtins=["files_tools"], settings=Settings(data_dir=None)))
 

@@ -97,7 +97,7 @@ async def logged(folder: Path) -> list[int]:
         return [event.id for event in await box.store.events.read(limit=100_000)]
 
 
-async def test_a_receiver_gets_every_event_in_order_and_goes_on_after_a_restart(
+async def test_a_receiver_gets_every_event_in_order_and_continues_after_a_restart(
     receiver: Receiver, tmp_path: Path
 ) -> None:
     folder = tmp_path / "data"
@@ -116,7 +116,7 @@ async def test_a_receiver_gets_every_event_in_order_and_goes_on_after_a_restart(
 
 
 @pytest.mark.waits
-async def test_a_receiver_that_fails_gets_the_same_event_again_while_calls_and_other_webhooks_go_on(
+async def test_a_receiver_that_fails_gets_the_same_event_again_while_calls_and_other_webhooks_continue(
     receiver: Receiver, tmp_path: Path
 ) -> None:
     async with receiving() as well:
@@ -209,7 +209,7 @@ async def test_a_receiver_that_is_gone_is_asked_no_more(receiver: Receiver, tmp_
     assert state["next_try_at"] is None
 
 
-async def test_one_of_two_processes_sends_and_the_other_goes_on_when_it_ends(
+async def test_one_of_two_processes_sends_and_the_other_continues_when_it_ends(
     receiver: Receiver, tmp_path: Path
 ) -> None:
     folder = tmp_path / "data"

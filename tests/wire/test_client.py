@@ -382,7 +382,7 @@ async def test_the_deadline_is_for_all_redirects_together(transport: Http1Transp
             await body_of(client, site.url, timeout_s=1)
 
 
-async def test_an_address_that_was_refused_is_told_before_anything_else(transport: Http1Transport) -> None:
+async def test_an_address_that_was_refused_is_reported_before_anything_else(transport: Http1Transport) -> None:
     async with Site() as site, HttpClient(NetworkPolicy(), transport=transport) as client:
         with pytest.raises(ToolPermissionError, match=r"^Permission denied: host '127\.0\.0\.1'") as refused:
             await client.send(Request("GET", site.url))

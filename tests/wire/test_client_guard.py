@@ -101,7 +101,7 @@ async def test_the_next_address_is_tried_when_one_does_not_answer(transport: Htt
         assert (len(site.requests), len(resolver.asked)) == (2, 1)
 
 
-async def test_the_last_failure_is_told_when_no_address_answers(
+async def test_the_last_failure_is_reported_when_no_address_answers(
     transport: Http1Transport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dialled = Dialled(monkeypatch)
@@ -115,7 +115,7 @@ async def test_the_last_failure_is_told_when_no_address_answers(
 
 
 @pytest.mark.req("NSSRF-03")
-async def test_a_peer_that_is_not_the_judged_address_is_told_nothing(
+async def test_a_peer_that_is_not_the_judged_address_is_reported_nothing(
     transport: Http1Transport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with Site() as site:

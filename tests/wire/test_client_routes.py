@@ -55,7 +55,7 @@ async def test_those_who_ask_for_one_name_at_a_time_share_a_look_up() -> None:
     assert gate.asked == 1
 
 
-async def test_a_failed_look_up_is_told_to_each_and_forgotten() -> None:
+async def test_a_failed_look_up_is_reported_to_each_and_forgotten() -> None:
     gate = Gate()
     lookups = SharedLookups(gate)
     asking = [asyncio.ensure_future(lookups("nowhere", 80, type=1)) for _ in range(3)]
@@ -68,7 +68,7 @@ async def test_a_failed_look_up_is_told_to_each_and_forgotten() -> None:
     assert gate.asked == 2
 
 
-async def test_closing_ends_what_nobody_answers() -> None:
+async def test_closing_ends_what_no_one_answers() -> None:
     gate = Gate()
     lookups = SharedLookups(gate)
     asking = asyncio.ensure_future(lookups("a.example", 80, type=1))

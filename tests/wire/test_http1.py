@@ -125,7 +125,7 @@ async def test_a_connection_that_its_server_is_about_to_close_is_not_used_again(
         assert site.connections == connections
 
 
-async def test_connections_that_nobody_uses_are_closed_after_a_while() -> None:
+async def test_connections_that_no_one_uses_are_closed_after_a_while() -> None:
     async with Site(reply(200, b"ok")) as site, client_for(site, keep_alive_s=0.05) as client:
         await asyncio.gather(*(got(client, site) for _ in range(5)))
         assert await site.all_closed()

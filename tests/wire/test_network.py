@@ -110,7 +110,7 @@ async def test_a_document_that_a_document_points_at_is_bound_by_both() -> None:
     assert await reaches(narrow, "http://three.example/", "93.184.216.34")
 
 
-async def test_a_refused_document_is_told_what_would_help() -> None:
+async def test_a_refused_document_is_reported_with_what_would_help() -> None:
     narrow = NetworkPolicy().for_document("https://docs.example/")
 
     with pytest.raises(ToolPermissionError, match="write the right URL into the source's configuration"):

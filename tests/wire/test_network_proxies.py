@@ -78,7 +78,7 @@ async def test_tls_is_spoken_with_the_server_and_not_with_the_proxy(authority: A
 
 
 @pytest.mark.parametrize("answer", [b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n", b"", b"SSH-2.0-x\r\n\r\n"])
-async def test_a_proxy_that_opens_no_tunnel_is_told_and_nothing_was_sent(answer: bytes) -> None:
+async def test_a_proxy_that_opens_no_tunnel_is_reported_and_nothing_was_sent(answer: bytes) -> None:
     async with Site() as site, serving(Relay(answer)) as proxy:
         async with HttpClient(NetworkPolicy(proxy=f"http://{proxy}").for_source(site.url)) as client:
             with pytest.raises(ToolConnectionError, match="the proxy") as failed:

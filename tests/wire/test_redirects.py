@@ -183,7 +183,7 @@ async def test_what_fails_after_a_redirect_was_sent_before_it(transport: Http1Tr
     assert failed.value.sent
 
 
-async def test_a_redirect_to_a_name_that_nobody_knows_was_sent_too(transport: Http1Transport) -> None:
+async def test_a_redirect_to_a_name_that_no_one_knows_was_sent_too(transport: Http1Transport) -> None:
     async with redirecting("http://nowhere.example/") as site:
         policy = NetworkPolicy().for_source(site.url)
         async with HttpClient(policy, transport=transport, resolver=StubResolver([])) as client:

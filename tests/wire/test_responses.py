@@ -215,7 +215,7 @@ async def test_a_stream_has_the_same_limit(transport: Http1Transport) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["br", "zstd", "gzip, gzip", "gzip, br"])
-async def test_an_encoding_that_nobody_asked_for_is_named(encoding: str, transport: Http1Transport) -> None:
+async def test_an_encoding_that_no_one_asked_for_is_named(encoding: str, transport: Http1Transport) -> None:
     with pytest.raises(ToolClientError, match=rf"encoded as '{encoding}'") as unknown:
         await fetch(reply(200, b"whatever", content_encoding=encoding), transport)
 

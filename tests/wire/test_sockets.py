@@ -80,7 +80,7 @@ async def test_a_delimiter_is_found_wherever_the_pieces_break() -> None:
     ],
     ids=["delimiter", "fixed", "prefix"],
 )
-async def test_an_answer_that_ends_too_early_is_told(framing: Framing) -> None:
+async def test_an_answer_that_ends_too_early_is_reported(framing: Framing) -> None:
     async with server(b"\0\0\0\x09half") as port:
         with pytest.raises(ToolConnectionError, match="before the answer was complete") as raised:
             await asked(port, framing)
@@ -96,7 +96,7 @@ async def test_an_answer_that_floods_is_refused(strategy: str) -> None:
             await asked(port, framing)
 
 
-async def test_nobody_there_means_that_nothing_was_sent() -> None:
+async def test_no_one_there_means_that_nothing_was_sent() -> None:
     async with server(b"") as port:
         pass
 
@@ -119,14 +119,14 @@ async def test_a_message_too_long_for_its_prefix_is_not_sent() -> None:
 
 
 @pytest.mark.parametrize("host", [HERE, "localhost", "169.254.169.254", "::1", "0x7f000001", "127.1"])
-async def test_an_address_that_nobody_allowed_is_not_connected_to(host: str) -> None:
+async def test_an_address_that_no_one_allowed_is_not_connected_to(host: str) -> None:
     with pytest.raises(ToolPermissionError):
         await exchange_stream(host, 9, b"", framing=Framing(), policy=NetworkPolicy(), timeout_s=30)
     with pytest.raises(ToolPermissionError):
         await exchange_datagrams(host, 9, b"", answers=1, policy=NetworkPolicy(), timeout_s=30)
 
 
-async def test_a_port_that_refuses_datagrams_is_told() -> None:
+async def test_a_port_that_refuses_datagrams_is_reported() -> None:
     async with server(b"") as port:  # a port of TCP, at which no datagram is taken
         with pytest.raises(ToolConnectionError, match="udp://"):
             await exchange_datagrams(HERE, port, b"hi", answers=1, policy=allowed(port), timeout_s=30)
@@ -154,7 +154,7 @@ async def test_a_stream_that_is_cut_says_so() -> None:
     assert late == (b"half", "The connection stayed open; this is the data received before the timeout.")
 
 
-async def test_a_server_that_does_not_read_holds_nobody_past_the_deadline() -> None:
+async def test_a_server_that_does_not_read_holds_no_one_past_the_deadline() -> None:
     gone = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

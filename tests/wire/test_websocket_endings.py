@@ -179,7 +179,7 @@ async def test_an_answer_to_the_handshake_that_is_no_http_does_not_tell_the_url(
     assert "hush" not in str(failed.value)
 
 
-async def test_a_ping_is_answered_while_nobody_reads() -> None:
+async def test_a_ping_is_answered_while_no_one_reads() -> None:
     async with talking() as (peer, _):
         peer.writer.write(b"\x89\x05hello\x8a\x00\x89\x00")
         assert [await peer.hears(), await peer.hears()] == [(0x8A, b"hello"), (0x8A, b"")]
@@ -221,7 +221,7 @@ async def test_an_end_is_answered_by_the_code_that_fits_it(said: bytes, answered
     assert peer.heard.empty()
 
 
-async def test_a_close_is_known_at_once_though_nobody_reads() -> None:
+async def test_a_close_is_known_at_once_though_no_one_reads() -> None:
     async with talking() as (peer, websocket):
         peer.writer.write(BYE)
         await peer.hears()

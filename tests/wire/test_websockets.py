@@ -252,7 +252,7 @@ async def test_a_name_is_looked_up_once_and_its_address_is_connected_to(dial: Di
 
 
 @pytest.mark.req("NSSRF-03")
-async def test_a_peer_that_is_not_the_judged_address_is_told_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_peer_that_is_not_the_judged_address_is_reported_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     async with Site() as site:
         connect = socket.socket.connect
         monkeypatch.setattr(socket.socket, "connect", lambda sock, _: connect(sock, (INSIDE, site.port)))
@@ -310,7 +310,7 @@ async def test_a_proxy_carries_it_to_the_judged_address(dial: Dial) -> None:
     assert [head.split()[:2] for head in relay.asked] == [["CONNECT", f"127.0.0.1:{port_of(url)}"]]
 
 
-async def test_a_proxy_that_opens_no_tunnel_is_told(dial: Dial) -> None:
+async def test_a_proxy_that_opens_no_tunnel_is_reported(dial: Dial) -> None:
     async with relaying(Relay(b"HTTP/1.1 407 Who are you\r\n\r\n")) as proxy:
         with pytest.raises(ToolConnectionError, match="407 Who are you") as failed:
             await dial(f"ws://{PUBLIC}", policy=NetworkPolicy(proxy=f"http://{proxy}"))
@@ -331,7 +331,7 @@ async def test_a_proxy_that_opens_no_tunnel_is_told(dial: Dial) -> None:
         (200, ToolNodeError),
     ],
 )
-async def test_a_refused_handshake_is_told_by_its_status_with_its_reason(
+async def test_a_refused_handshake_is_reported_by_its_status_with_its_reason(
     status: int, kind: type[ToolError], dial: Dial
 ) -> None:
     answer = reply(status, b"no\tsuch\x1b[2J room", content_type="text/plain", retry_after="7")
@@ -428,7 +428,7 @@ async def test_what_a_server_compresses_is_read(dial: Dial) -> None:
     ("code", "told", "well"),
     [(1000, "code 1000: bye", True), (1001, "code 1001: bye", False), (4321, "code 4321: bye", False)],
 )
-async def test_a_close_is_told_with_its_code_and_its_reason(code: int, told: str, well: bool, dial: Dial) -> None:
+async def test_a_close_is_reported_with_its_code_and_its_reason(code: int, told: str, well: bool, dial: Dial) -> None:
     async def leave(connection: ServerConnection) -> None:
         await connection.close(code, "bye")
 

@@ -324,7 +324,7 @@ async def test_connections_are_kept_between_requests_by_a_context_manager_only()
         assert await provider.site.all_closed()
 
 
-async def test_a_stream_that_nobody_reads_on_closes_its_connection() -> None:
+async def test_a_stream_that_no_one_reads_on_closes_its_connection() -> None:
     async with Provider([Broken("It rains in Bergen.", 4, "waits")]) as provider:
         stream = model(OpenAIChat, provider).stream(HELLO)
         assert await anext(stream) == TextDelta("It rain")

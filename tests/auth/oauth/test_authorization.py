@@ -208,7 +208,7 @@ def test_the_issuer_of_a_callback_is_compared_letter_by_letter(advertised: bool,
     assert refused.value.error_code == "oauth_issuer_mismatch"
 
 
-def test_an_issuer_that_nobody_told_us_cannot_be_compared() -> None:
+def test_an_issuer_that_no_one_told_us_cannot_be_compared() -> None:
     transaction = begun(server(issuer_known=False), caller=SignInContext(redirect_uri=REDIRECT)).transaction
     assert read_callback(transaction, callback(transaction, iss="https://real.example"), clock=at(NOW)) == "c0de"
 
@@ -221,7 +221,7 @@ def test_a_person_who_says_no_is_heard() -> None:
     assert refused.value.error_code == "oauth_denied"
 
 
-def test_an_error_is_told_in_one_short_line() -> None:
+def test_an_error_is_reported_in_one_short_line() -> None:
     transaction = begun(caller=SignInContext(redirect_uri=REDIRECT)).transaction
     said = {"state": transaction.state, "error": "server_error", "error_description": "x\n\x1b[2J" + "y" * 1000}
     with pytest.raises(ToolAuthError, match=r"^OAuth error: x \[2Jy+…$") as refused:

@@ -66,7 +66,7 @@ def test_an_earlier_registration_that_no_longer_fits_is_made_again(changes: dict
     assert script.play(obtain_client(OPEN, PROFILE, known=known, clock=at(NOW))).id == "new"
 
 
-def test_a_server_that_registers_nobody_asks_for_an_operator() -> None:
+def test_a_server_that_registers_no_one_asks_for_an_operator() -> None:
     with pytest.raises(ConfigError, match="write its client_id"):
         Script().play(obtain_client(server(), PROFILE))
 
@@ -109,7 +109,7 @@ def test_a_registration_that_is_of_no_use_is_refused(answer: Any, reason: str) -
         Script(told(answer, 201)).play(register(OPEN, PROFILE))
 
 
-def test_a_refused_redirect_is_told_with_the_servers_words_and_our_uris() -> None:
+def test_a_refused_redirect_is_reported_with_the_servers_words_and_our_uris() -> None:
     answer = told({"error": "invalid_redirect_uri", "error_description": "no\x1b[31m loopback"}, 400)
     with pytest.raises(ToolAuthError, match=r"no \[31m loopback \(invalid_redirect_uri; redirect URIs: http://127"):
         Script(answer).play(register(OPEN, PROFILE))

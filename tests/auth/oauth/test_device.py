@@ -105,7 +105,7 @@ def test_a_code_that_is_too_old_is_not_even_shown() -> None:
         ({"error": "invalid_scope"}, "OAuth error: invalid_scope"),
     ],
 )
-def test_an_answer_that_nobody_can_act_on_is_refused(changes: dict[str, Any], reason: str) -> None:
+def test_an_answer_that_no_one_can_act_on_is_refused(changes: dict[str, Any], reason: str) -> None:
     with pytest.raises(ToolAuthError, match=reason):
         begun({**CODE, **changes})
 
@@ -121,6 +121,6 @@ def test_the_name_that_google_uses_is_understood() -> None:
     assert begun(google).verification_uri == f"{ISSUER}/device"
 
 
-def test_a_server_without_codes_is_told() -> None:
+def test_a_server_without_codes_is_reported() -> None:
     with pytest.raises(ToolAuthError, match="Sign in with a browser"):
         Script().play(begin_device(server(), public_client(), trust=TRUST))

@@ -57,7 +57,7 @@ async def test_five_megabytes_of_token_are_not_read(client: HttpClient) -> None:
 
 
 @pytest.mark.parametrize("status", [302, 307, 308])
-async def test_a_token_endpoint_that_redirects_sends_nobody_our_secrets(client: HttpClient, status: int) -> None:
+async def test_a_token_endpoint_that_redirects_sends_no_one_our_secrets(client: HttpClient, status: int) -> None:
     async with Site(reply(200, GOOD)) as thief, Site(reply(status, location=f"{thief.url}/token")) as site:
         with pytest.raises(ToolAuthError, match="redirected"):
             await run_flow(tokens_from(site), client)

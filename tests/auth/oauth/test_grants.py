@@ -89,7 +89,7 @@ def test_no_statement_is_shown_twice() -> None:
         ("x", "none", "is not supported"),
     ],
 )
-def test_a_key_that_cannot_sign_is_told_without_telling_it(key: str, algorithm: str, reason: str) -> None:
+def test_a_key_that_cannot_sign_is_reported_without_telling_it(key: str, algorithm: str, reason: str) -> None:
     client = Client(id="app", private_key=Secret(key), algorithm=algorithm)
     with pytest.raises(ConfigError, match=reason) as refused:
         Script().play(client_credentials(server(), client, clock=at(NOW)))

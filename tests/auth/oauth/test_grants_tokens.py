@@ -81,7 +81,7 @@ def test_an_answer_that_is_no_token_is_refused(answer: Any, reason: str) -> None
     assert "t0ken" not in str(refused.value)
 
 
-def test_a_page_for_people_is_told_as_what_it_is() -> None:
+def test_a_page_for_people_is_reported_as_what_it_is() -> None:
     with pytest.raises(ToolAuthError, match=r"returned status 200 with a body that is not a JSON object \(text/html\)"):
         granted(b"<html>Log in first", content_type="text/html; charset=utf-8")
 

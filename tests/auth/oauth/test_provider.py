@@ -193,7 +193,7 @@ async def test_a_program_shows_its_secret_or_signs_with_its_key(known: ServerMet
         assert (claims["client_id"], claims["scope"]) == (client.id, "tools.call")
 
 
-async def test_a_program_with_the_wrong_secret_is_told_so(known: ServerMetadata, wire: HttpClient) -> None:
+async def test_a_program_with_the_wrong_secret_is_reported(known: ServerMetadata, wire: HttpClient) -> None:
     wrong = Client(id="robot", secret=Secret("guessed-wrong"))
     with pytest.raises(ToolAuthError, match="invalid_client") as refused:
         await run_flow(client_credentials(known, wrong, resource=RESOURCE), wire)
@@ -211,7 +211,7 @@ async def test_tokens_are_bound_to_a_key_with_a_nonce_and_stay_bound(known: Serv
     assert claims_of(renewed.tokens.access_token.reveal())[1]["cnf"] == {"jkt": key.thumbprint}
 
 
-async def test_a_redirect_that_the_server_does_not_take_is_told_with_its_reason(
+async def test_a_redirect_that_the_server_does_not_take_is_reported_with_its_reason(
     known: ServerMetadata, wire: HttpClient
 ) -> None:
     profile = ClientProfile(redirect_uris=("https://app.example.org/callback#x",))

@@ -77,7 +77,7 @@ def test_a_client_that_is_blamed_for_a_dead_token_is_not_what_is_wrong() -> None
         told({"access_token": 7}),
     ],
 )
-def test_a_lost_answer_is_told_as_doubt(lost: FlowResponse | ToolError) -> None:
+def test_a_lost_answer_is_reported_as_doubt(lost: FlowResponse | ToolError) -> None:
     assert isinstance(refreshed(lost), RefreshUnknown)
 
 
@@ -142,7 +142,7 @@ def test_a_server_may_be_unable_to_revoke_access_tokens() -> None:
     assert Script(unable, unable).play(revoke(REVOKING, public_client(), tokens())) is False
 
 
-def test_a_server_that_did_not_hear_is_told_as_such() -> None:
+def test_a_server_that_did_not_hear_is_reported_as_such() -> None:
     assert Script(told(b"", 503), told(b"")).play(revoke(REVOKING, public_client(), tokens())) is False
     assert Script().play(revoke(server(), public_client(), tokens())) is False
     assert Script(told(b"")).play(revoke(REVOKING, public_client(), tokens(refresh_token=None))) is True

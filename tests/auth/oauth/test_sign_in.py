@@ -186,7 +186,7 @@ def test_tokens_are_bound_to_the_key_of_before() -> None:
     assert found.transaction.dpop_key == key
 
 
-def test_tokens_are_not_bound_where_nobody_wants_it_or_nobody_can() -> None:
+def test_tokens_are_not_bound_where_no_one_wants_it_or_no_one_can() -> None:
     assert dpop(AuthChallenge(), algorithms=["ES256"]).transaction.dpop_key is None
     assert dpop(AuthChallenge(dpop=True), algorithms=[]).transaction.dpop_key is None
     with pytest.raises(ToolAuthError, match="does not support ES256"):

@@ -47,7 +47,7 @@ async def test_the_key_of_an_agent_is_refused_and_the_page_says_why(desk: Desk, 
 
 
 @pytest.mark.req("WEB-06")
-async def test_a_call_that_pauses_appears_by_itself_and_an_approval_shows_its_result(
+async def test_a_call_that_pauses_appears_automatically_and_an_approval_shows_its_result(
     desk: Desk, ann: ConsoleVisitor
 ) -> None:
     tab = await ann.signs_in(await desk.ticket())
@@ -64,7 +64,7 @@ async def test_a_call_that_pauses_appears_by_itself_and_an_approval_shows_its_re
 
 
 @pytest.mark.req("WEB-07")
-async def test_a_call_approved_with_changes_keeps_the_secret_that_nobody_saw(desk: Desk, ann: ConsoleVisitor) -> None:
+async def test_a_call_approved_with_changes_keeps_the_secret_that_no_one_saw(desk: Desk, ann: ConsoleVisitor) -> None:
     pending = await desk.asks("bank.transfer", to="ACME", euro=20, password="hunter2")
     tab = await ann.signs_in(await desk.ticket())
     await tab.goto(f"{desk.url}/approvals/{pending}")

@@ -34,7 +34,7 @@ def one_call(name: str, arguments: Any = None) -> ScriptedModel:
 
 
 @pytest.mark.req("OAUTH-33", "EXA-07", "MISC-22")
-async def test_a_tool_that_pauses_for_a_sign_in_goes_on_after_it() -> None:
+async def test_a_tool_that_pauses_for_a_sign_in_continues_after_it() -> None:
     registry = ModelRegistry()
     registry.register("oauth_tool", BaseModel, Out)
     model = one_call("oauth_tool")

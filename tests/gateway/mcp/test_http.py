@@ -143,7 +143,7 @@ async def test_headers_that_do_not_agree_are_refused_as_by_the_sdks_transport() 
                 assert own.json()["error"] == sdk.json()["error"], sent
 
 
-async def test_a_client_that_waits_long_is_told_that_its_call_still_runs(
+async def test_a_client_that_waits_long_learns_that_its_call_still_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(exchange, "_SILENT_S", 0.01)

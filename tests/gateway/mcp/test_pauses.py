@@ -105,7 +105,7 @@ async def answer(client: Client, arguments: dict[str, Any], asked: Any, value: s
     return await retry(client, "order", arguments, asked.request_state, {question: form})
 
 
-async def test_a_retry_goes_on_after_a_person_changed_the_arguments_and_the_tool_asked_again() -> None:
+async def test_a_retry_continues_after_a_person_changed_the_arguments_and_the_tool_asked_again() -> None:
     given = {"amount": 100}
     async with gateway() as (box, gate), Client(gate.server, elicitation_callback=forms_only) as client:
         asked = await retry(client, "order", given)
@@ -154,7 +154,7 @@ async def test_an_older_client_need_not_answer_what_is_decided_elsewhere() -> No
     assert result.structured_content == {"result": "sent"}
 
 
-async def test_an_older_client_that_refuses_to_ask_is_told_what_waits() -> None:
+async def test_an_older_client_that_refuses_to_ask_learns_what_waits() -> None:
     async def refuse(context: Any, params: ElicitRequestParams) -> ErrorData:
         return ErrorData(code=-32600, message="not now")
 
@@ -262,7 +262,7 @@ async def accept(context: Any, params: ElicitRequestParams) -> ElicitResult:
 
 
 @pytest.mark.parametrize("asks", [True, False])
-async def test_a_newer_client_is_told_that_its_call_waits_before_it_gives_up(asks: bool) -> None:
+async def test_a_newer_client_learns_that_its_call_waits_before_it_gives_up(asks: bool) -> None:
     ran.clear()
     given: dict[str, Any] = {"letter": {"to": "bob"}, "copies": [1]}
     async with Toolbox(tools=[send], settings=quick()) as box:

@@ -126,7 +126,7 @@ async def test_wrong_arguments_are_an_error_that_names_them(era: Era) -> None:
     assert "$.b" in str(result.content)
 
 
-async def test_an_error_that_is_its_own_cause_is_told_as_any_other() -> None:
+async def test_an_error_that_is_its_own_cause_is_reported_as_any_other() -> None:
     async with gateway() as (_, mcp), Client(mcp.server) as client:
         failed = await client.call_tool("circle", {})
 
@@ -209,7 +209,7 @@ async def test_no_client_can_approve_its_own_call(era: Era) -> None:
     assert "not today" in str(result.content)
 
 
-async def test_a_client_that_can_be_asked_nothing_is_told_what_waits_and_collects_it_later() -> None:
+async def test_a_client_that_can_be_asked_nothing_learns_what_waits_and_collects_it_later() -> None:
     async with gateway() as (box, gate), Client(gate.server, mode="legacy") as client:
         told = await client.call_tool("drop", {"name": "logs"})
         pending_id = (told.meta or {})["toolpost/pending_id"]
@@ -327,7 +327,7 @@ async def test_a_result_that_speaks_of_artifacts_of_its_own_is_handed_on_as_it_i
     assert (drawn.is_error, json.loads(cast("Any", drawn.content[0]).text)) == (False, gone)
 
 
-async def test_a_newer_client_hears_that_the_catalog_changed_and_lists_anew() -> None:
+async def test_a_newer_client_hears_that_the_catalog_changed_and_lists_again() -> None:
     @tool(name="new_tool", side_effects="pure")
     async def new_tool() -> str:
         """A tool that came later."""

@@ -134,7 +134,7 @@ async def test_the_lines_of_a_long_command_are_progress_while_it_runs(tmp_path: 
     assert outcome.content == "working\ndone"
 
 
-async def test_a_secret_of_several_lines_is_not_told_line_by_line(tmp_path: Path) -> None:
+async def test_a_secret_of_several_lines_is_not_reported_line_by_line(tmp_path: Path) -> None:
     key = "-----BEGIN KEY-----\nMIIEabcdefghijklmnop\n-----END KEY-----"
     box, sink = telling(script(tmp_path, 'echo "$PRIVATE_KEY" >&2; echo end >&2'), {}, env={"PRIVATE_KEY": key})
     async with box:
@@ -143,7 +143,7 @@ async def test_a_secret_of_several_lines_is_not_told_line_by_line(tmp_path: Path
 
 
 @pytest.mark.parametrize("output", ["json", "bytes"])
-async def test_a_result_in_one_piece_is_not_told_line_by_line(tmp_path: Path, output: str) -> None:
+async def test_a_result_in_one_piece_is_not_reported_line_by_line(tmp_path: Path, output: str) -> None:
     box, sink = telling(script(tmp_path, "echo '{'; echo a >&2; sleep 0.4; echo '}'"), {"output": output})
     async with box:
         await box.call("cmd.run", {})

@@ -93,7 +93,7 @@ async def test_a_tool_that_cannot_be_is_left_out_and_the_others_live(tool: dict[
     assert says in problems[0]
 
 
-async def test_an_argument_that_goes_nowhere_is_told() -> None:
+async def test_an_argument_that_goes_nowhere_is_reported() -> None:
     tool = {"args": ["{x}"], "input_schema": schema(x="string", lost="string")}
 
     _, names, problems = await loaded(source("echo", {"run": tool}))

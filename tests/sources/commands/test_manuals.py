@@ -223,7 +223,7 @@ async def test_words_of_the_operator_need_a_program(tmp_path: Path) -> None:
     ],
     ids=["missing", "text", "broken", "other format", "api", "empty", "no template"],
 )
-async def test_what_is_no_manual_is_told_and_leaves_other_sources_alone(
+async def test_what_is_no_manual_is_reported_and_leaves_other_sources_alone(
     tmp_path: Path, document: str | None, told: str
 ) -> None:
     path = tmp_path / "manual"
@@ -291,7 +291,7 @@ async def test_variables_are_filled_in_where_they_stand(tmp_path: Path) -> None:
     assert words == ["hello, you", "Ida * x", "o"]
 
 
-async def test_variables_that_nobody_set_are_named(tmp_path: Path) -> None:
+async def test_variables_that_no_one_set_are_named(tmp_path: Path) -> None:
     path = written(tmp_path, command("a", "echo $NOPE $NOPE"), command("b", "ls", template={"env_vars": {"X": "${Y}"}}))
 
     error, _, _ = await loaded(source(path))
@@ -304,7 +304,7 @@ async def test_variables_that_nobody_set_are_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.programs
-async def test_a_variable_is_not_told_when_its_command_fails(tmp_path: Path) -> None:
+async def test_a_variable_is_not_reported_when_its_command_fails(tmp_path: Path) -> None:
     path = written(tmp_path, command("t", "ls /no/such/$KEY"))
     async with box_of(source(path, options={"variables": {"KEY": "s3cret-value"}})) as box:
         outcome = await box.call("cmd.t", {})
@@ -314,7 +314,7 @@ async def test_a_variable_is_not_told_when_its_command_fails(tmp_path: Path) -> 
 
 
 @pytest.mark.programs
-async def test_a_secret_that_a_manual_hands_on_is_not_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_secret_that_a_manual_hands_on_is_not_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OUR_TOKEN", "t0ken-inherited")
     template = {"inherit_env_vars": ["OUR_TOKEN"], "env_vars": {"API_KEY": "k3y-written"}}
     program = programs.script(tmp_path, "echo $OUR_TOKEN $API_KEY >&2; exit 1")
@@ -371,7 +371,7 @@ async def test_a_manual_is_found_beside_the_configuration_that_names_it(tmp_path
     assert outcome.content == "hi"
 
 
-def test_editors_are_told_that_a_source_without_a_manual_needs_a_connection() -> None:
+def test_editors_learn_that_a_source_without_a_manual_needs_a_connection() -> None:
     settings = {"sources": [{"name": "cmd", "transport": "cli", "options": {"pass_env": ["HOME"]}}]}
 
     with pytest.raises(jsonschema.ValidationError):

@@ -120,7 +120,7 @@ async def test_a_command_that_a_signal_ended_names_it(tmp_path: Path) -> None:
     assert "was ended by SIGTERM" in str(outcome.error)
 
 
-async def test_no_secret_is_told_by_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_secret_is_reported_by_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OUR_TOKEN", "t0ken-passed-on")
     passed, given = {"pass_env": ["OUR_TOKEN"]}, {"API_KEY": "k3y-given"}
     async with box_of(source(script(tmp_path, "env >&2; exit 1"), {"run": {}}, options=passed, env=given)) as box:
@@ -129,7 +129,7 @@ async def test_no_secret_is_told_by_a_failure(tmp_path: Path, monkeypatch: pytes
     assert "API_KEY=[redacted]" in str(outcome.error)
 
 
-async def test_a_secret_inside_of_what_is_passed_on_is_not_told(
+async def test_a_secret_inside_of_what_is_passed_on_is_not_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OUR_DATABASE", "server=db;password=pa55-inside;user=x")
@@ -139,7 +139,7 @@ async def test_a_secret_inside_of_what_is_passed_on_is_not_told(
     assert str(outcome.error).endswith("server=db;password=[redacted];user=x")
 
 
-async def test_of_a_long_complaint_the_end_is_told(tmp_path: Path) -> None:
+async def test_of_a_long_complaint_the_end_is_reported(tmp_path: Path) -> None:
     async with box_of(source(script(tmp_path, "seq 100000 >&2; echo the end >&2; exit 1"), {"run": {}})) as box:
         outcome = await box.call("cmd.run", {})
     assert str(outcome.error).endswith("100000\nthe end")

@@ -120,7 +120,7 @@ async def test_a_command_sees_few_variables_and_those_it_is_given(
 
 
 @pytest.mark.programs
-async def test_a_command_is_external_unless_somebody_says_otherwise(tmp_path: Path) -> None:
+async def test_a_command_is_external_unless_someone_says_otherwise(tmp_path: Path) -> None:
     tools = {"act": {}, "look": {"side_effects": "read"}}
     async with box_of(source(say(tmp_path), tools), policy="standard") as box:
         acted, looked = await box.call("cmd.act", {}), await box.call("cmd.look", {})

@@ -59,7 +59,7 @@ def test_an_empty_list_is_absent() -> None:
     assert words(["--only", "{names}", "end"], names=[]) == ["end"]
 
 
-def test_an_option_with_its_value_and_the_end_of_options_belong_to_nobody() -> None:
+def test_an_option_with_its_value_and_the_end_of_options_belong_to_no_one() -> None:
     assert words(["--color=always", "{x}"]) == ["--color=always"]
     assert words(["-l", "--", "{x}"]) == ["-l", "--"]
     assert words(["-", "{x}"]) == ["-"]
@@ -113,7 +113,7 @@ def test_every_item_of_a_list_is_looked_at() -> None:
     [["--", "{x}"], ["--", "{x}", "{x}"], ["--x={x}"], ["+{x}"]],
     ids=["after the end of options", "after another", "behind a literal", "behind a sign"],
 )
-def test_a_value_that_nobody_takes_for_an_option_may_look_like_one(template: list[str]) -> None:
+def test_a_value_that_no_one_takes_for_an_option_may_look_like_one(template: list[str]) -> None:
     assert words(template, x="--help")[-1].endswith("--help")
 
 

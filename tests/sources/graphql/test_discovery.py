@@ -59,7 +59,7 @@ async def test_a_server_that_allows_no_deep_questions_is_asked_shallow_ones() ->
 
 @pytest.mark.parametrize("status", [200, 400, 403])
 @pytest.mark.parametrize("code", ["INTROSPECTION_DISABLED", "FORBIDDEN"])
-async def test_a_server_that_forbids_introspection_is_told_with_what_to_do(status: int, code: str) -> None:
+async def test_a_server_that_forbids_introspection_is_reported_with_what_to_do(status: int, code: str) -> None:
     error = {"message": "GraphQL introspection is not allowed", "extensions": {"code": code}}
     async with rough("", Canned({"errors": [error]}, status)) as server:
         told = await refusal(source(server.address))
@@ -93,7 +93,7 @@ async def test_a_refused_credential_is_not_tried_again_with_simpler_questions() 
     assert len(asked) == 1
 
 
-async def test_a_server_that_is_not_there_is_told() -> None:
+async def test_a_server_that_is_not_there_is_reported() -> None:
     assert "127.0.0.1:9" in await refusal(source(NOWHERE))
 
 
@@ -164,7 +164,7 @@ async def test_a_name_that_breaks_the_grammar_never_gets_into_a_query(tmp_path: 
     assert any("'Query.needs' was skipped" in problem for problem in problems)
 
 
-async def test_what_needs_a_type_that_nobody_knows_is_left_out_and_told(tmp_path: Path) -> None:
+async def test_what_needs_a_type_that_no_one_knows_is_left_out_and_reported(tmp_path: Path) -> None:
     ghost = {"kind": "INPUT_OBJECT", "name": "Ghost"}
     maker = {"kind": "INPUT_OBJECT", "name": "Maker", "inputFields": [{"name": "by", "type": never_null(ghost)}]}
     house = {"kind": "INPUT_OBJECT", "name": "House", "inputFields": [{"name": "of", "type": never_null({**maker})}]}
@@ -224,7 +224,7 @@ async def test_a_schema_without_its_parts_has_no_tools_or_those_of_the_others(
     assert list(tools) == (["fine"] if part == "mutationType" else [])
 
 
-async def test_many_problems_are_told_in_few_lines(tmp_path: Path) -> None:
+async def test_many_problems_are_reported_in_few_lines(tmp_path: Path) -> None:
     _, problems = await found(tmp_path, introspection(*(field(f"bad {number}") for number in range(500))))
     assert len(problems) == 21
     assert "and 480 more" in problems[-1]

@@ -108,13 +108,13 @@ async def test_errors_without_data_fail_by_their_code_or_the_status(error: Any, 
     ],
     ids=str,
 )
-async def test_errors_of_any_form_are_told(errors: Any, told: str) -> None:
+async def test_errors_of_any_form_are_reported(errors: Any, told: str) -> None:
     outcome = await called("user", Canned({"data": None, "errors": errors}))
     assert isinstance(outcome.error, ToolClientError)
     assert told in str(outcome.error)
 
 
-async def test_errors_are_told_in_one_line_without_tricks() -> None:
+async def test_errors_are_reported_in_one_line_without_tricks() -> None:
     outcome = await called("user", Canned({"errors": ["\x1b[2Jgone\r\nnext " + "x" * 5000]}))
     assert "\x1b" not in str(outcome.error)
     assert "gone next" in str(outcome.error)
@@ -196,18 +196,18 @@ async def test_a_query_that_cost_too_much_waits_until_it_can_be_paid_for(purse: 
     ],
     ids=lambda value: str(value)[:40],
 )
-async def test_an_answer_of_the_wrong_shape_is_told_as_that(answer: Canned, told: str) -> None:
+async def test_an_answer_of_the_wrong_shape_is_reported_as_that(answer: Canned, told: str) -> None:
     outcome = await called("user", answer, outputs="strict")
     assert isinstance(outcome.error, ToolOutputError)
     assert told in str(outcome.error)
 
 
-async def test_null_where_the_schema_says_never_is_told() -> None:
+async def test_null_where_the_schema_says_never_is_reported() -> None:
     outcome = await called("must", Canned({"data": {"must": None}}))
     assert (outcome.content, len(outcome.meta["output_issues"])) == (None, 1)
 
 
-async def test_a_page_with_a_status_of_failure_is_told_by_its_title() -> None:
+async def test_a_page_with_a_status_of_failure_is_reported_by_its_title() -> None:
     outcome = await called("user", Canned(b"<html><title>Bad gateway</title></html>", 502, "text/html"))
     assert isinstance(outcome.error, ToolServerError)
     assert "Bad gateway" in str(outcome.error)

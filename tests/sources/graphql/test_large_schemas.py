@@ -74,7 +74,7 @@ def field(name: str, kind: str, named: str) -> dict[str, Any]:
     return {"name": name, "args": [], "type": {"kind": kind, "name": named}}
 
 
-async def test_a_long_chain_of_inputs_that_nobody_can_give_is_left_out_in_one_pass(tmp_path: Path) -> None:
+async def test_a_long_chain_of_inputs_that_no_one_can_give_is_left_out_in_one_pass(tmp_path: Path) -> None:
     def needs(number: int) -> dict[str, Any]:
         kind = {"kind": "NON_NULL", "ofType": {"kind": "INPUT_OBJECT", "name": f"I{number + 1}"}}
         return {"kind": "INPUT_OBJECT", "name": f"I{number}", "inputFields": [{"name": "a", "type": kind}]}
@@ -98,7 +98,7 @@ async def test_many_queries_that_give_a_wide_type_are_read_in_seconds(tmp_path: 
     assert {tool.operation.selection.count(" f") for tool in tools.values()} == {149}
 
 
-async def test_operations_beyond_what_anybody_could_use_are_left_out_and_told(tmp_path: Path) -> None:
+async def test_operations_beyond_what_anybody_could_use_are_left_out_and_reported(tmp_path: Path) -> None:
     query = of_kind("Query", *(field(f"q{n}", "SCALAR", "Int") for n in range(5003)))
     tools, problems = await found(tmp_path, told(query))
     assert len(tools) == 5000

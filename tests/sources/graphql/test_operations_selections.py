@@ -160,7 +160,7 @@ async def test_a_selection_that_does_not_hold_leaves_its_tool_out(tmp_path: Path
     assert told in problem
 
 
-async def test_a_selection_for_a_field_that_is_not_there_is_told(tmp_path: Path) -> None:
+async def test_a_selection_for_a_field_that_is_not_there_is_reported(tmp_path: Path) -> None:
     _, [problem] = await found(tmp_path, SDL, selections={"usr": "{ id }"})
     assert "options.selections names 'usr'" in problem
 

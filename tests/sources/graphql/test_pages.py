@@ -30,7 +30,7 @@ async def listed(tool: str, page: dict[str, Any], arguments: dict[str, Any]) -> 
     ],
     ids=str,
 )
-async def test_a_list_that_goes_on_tells_how(page: Any, arguments: Any, more: Any) -> None:
+async def test_a_list_that_continues_tells_how(page: Any, arguments: Any, more: Any) -> None:
     outcome = await listed("users", page, arguments)
     assert outcome.meta["next"] == {"arguments": more}
     assert "There is more: call again with {" in outcome.text
@@ -47,7 +47,7 @@ async def test_a_list_that_goes_on_tells_how(page: Any, arguments: Any, more: An
     ],
     ids=str,
 )
-async def test_a_list_that_ends_or_cannot_go_on_tells_nothing(tool: str, page: Any) -> None:
+async def test_a_list_that_ends_or_cannot_continue_tells_nothing(tool: str, page: Any) -> None:
     outcome = await listed(tool, page, {})
     assert outcome.status == "completed"
     assert "There is more" not in (outcome.text or "")

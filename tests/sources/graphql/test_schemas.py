@@ -183,7 +183,7 @@ async def test_what_a_tool_gives_follows_from_what_it_asks_for(tmp_path: Path) -
     ],
     ids=str,
 )
-async def test_answers_are_told_apart_by_type(tmp_path: Path, tool: str, value: Any, *, fits: bool) -> None:
+async def test_answers_are_distinguished_by_type(tmp_path: Path, tool: str, value: Any, *, fits: bool) -> None:
     tools, _ = await found(tmp_path, GIVES)
     schema = tools[tool].spec.output_schema
     assert schema is not None

@@ -32,7 +32,7 @@ async def test_every_query_reads_and_every_mutation_writes(address: str) -> None
     assert [name for name, spec in specs.items() if spec.deprecated] == ["lib.allBooks"]
 
 
-async def test_subscriptions_are_left_out_and_that_is_told(address: str) -> None:
+async def test_subscriptions_are_left_out_and_that_is_reported(address: str) -> None:
     async with toolbox(source(address)) as box:
         [told] = box.problems
     assert "1 subscription(s) were skipped (arrivals)" in told
@@ -61,7 +61,7 @@ async def test_objects_are_followed_down_to_the_depth_and_no_further(address: st
     assert deep["author"]["books"][0].keys() == {"id", "title", "shelf", "pages"}
 
 
-async def test_members_of_a_union_are_told_apart(address: str) -> None:
+async def test_members_of_a_union_are_distinguished(address: str) -> None:
     async with toolbox(source(address, options={"depth": 0})) as box:
         items = await box.call("lib.items", {})
     book, magazine = items.content
@@ -119,7 +119,7 @@ async def test_what_deletes_waits_for_a_person_and_what_reads_does_not(address: 
     assert isinstance(deleted, Paused)
 
 
-async def test_errors_beside_data_are_told_with_the_data(address: str) -> None:
+async def test_errors_beside_data_are_reported_with_the_data(address: str) -> None:
     async with toolbox(source(address, options={"depth": 0})) as box:
         outcome = await box.call("lib.author", {"id": "1"})
     assert outcome.content == {"id": "1", "name": "Lem", "royalties": None}
@@ -197,7 +197,7 @@ async def test_tools_that_the_filters_leave_out_are_not_there(address: str) -> N
     assert names == {"lib.books", "lib.book"}
 
 
-async def test_a_wrong_credential_is_told_without_it() -> None:
+async def test_a_wrong_credential_is_reported_without_it() -> None:
     refused = Canned({"errors": [{"message": "bad token s3cret-token"}]}, 401)
     given = {"auth_type": "bearer", "auth_config": {"token": "s3cret-token"}}
     async with rough("type Query { a: Int }", refused) as server, toolbox(source(server.address, **given)) as box:

@@ -132,7 +132,7 @@ async def test_the_first_call_pauses_and_the_same_call_completes_after_the_conse
         assert done(await box.call("web.whoami", user=USER))["sub"] == "alice"
 
 
-async def test_nobody_has_signed_in_yet_and_the_first_sign_in_brings_the_tools(server: str) -> None:
+async def test_no_one_has_signed_in_yet_and_the_first_sign_in_brings_the_tools(server: str) -> None:
     async with toolbox(server, declared=False) as box:
         assert [(state.ok, state.tools) for state in box.report] == [(False, 0)]
         await _connect(box, USER, "alice")
@@ -155,7 +155,7 @@ async def test_two_people_at_once_share_neither_a_token_nor_a_session(server: st
     assert len({one["session"] for one in seen}) == (2 if protocol == "legacy" else 1)  # the newer protocol has none
 
 
-async def test_nobodys_tools_vanish_when_somebody_signs_in_who_is_shown_fewer(server: str, tmp_path: Path) -> None:
+async def test_nobodys_tools_vanish_when_someone_signs_in_who_is_shown_fewer(server: str, tmp_path: Path) -> None:
     listings = CacheFolder(tmp_path / "listings", FileCipher(tmp_path / "key"))
     async with toolbox(server, declared=False, data_dir=tmp_path) as box:
         await _connect(box, "local:ann", "alice")
@@ -207,7 +207,7 @@ async def _revoke(box: Toolbox, issuer: str) -> None:
         assert (await web.post(f"{issuer}/token/revocation", data=form)).status_code == 200
 
 
-async def test_an_expired_token_is_renewed_and_nobody_is_asked() -> None:
+async def test_an_expired_token_is_renewed_and_no_one_is_asked() -> None:
     with provider(token_ttl_s=2) as issuer, guarded(issuer) as url:
         async with toolbox(url) as box:
             first = (await consented(box, await box.call("web.whoami", user=USER)))["content"]
@@ -217,7 +217,7 @@ async def test_an_expired_token_is_renewed_and_nobody_is_asked() -> None:
             assert later["sub"] == "alice"
 
 
-async def test_a_token_that_is_refused_before_its_time_is_renewed_and_nobody_is_asked(server: str) -> None:
+async def test_a_token_that_is_refused_before_its_time_is_renewed_and_no_one_is_asked(server: str) -> None:
     async with toolbox(server) as box:
         first = (await consented(box, await box.call("web.whoami", user=USER)))["content"]
         await control(server, refuse="alice")
@@ -288,7 +288,7 @@ async def test_a_program_signs_in_by_itself_as_often_as_its_tokens_end() -> None
             assert later["sub"] == "robot"
 
 
-async def test_a_person_who_says_no_is_told_so_and_the_call_waits_on(server: str) -> None:
+async def test_a_person_who_declines_sees_that_and_the_call_still_waits(server: str) -> None:
     async with toolbox(server) as box:
         paused = asked(await box.call("web.whoami", user=USER))
         answer = await Browser(REDIRECT, says_yes=False).visit(str(paused.question.payload["auth_url"]))

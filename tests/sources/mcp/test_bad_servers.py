@@ -79,7 +79,7 @@ async def test_a_server_that_never_answered_is_not_waited_for_when_it_is_given_u
 
 
 @pytest.mark.parametrize("mode", ["mute", "deaf"])
-async def test_servers_that_never_answer_are_given_up_in_time_and_slow_nobody_down(tmp_path: Path, mode: str) -> None:
+async def test_servers_that_never_answer_are_given_up_in_time_and_slow_no_one_down(tmp_path: Path, mode: str) -> None:
     good = Rogue(tmp_path, tool("echo"))
     bad = [Rogue(tmp_path, name=f"bad{n}", modes=[mode]) for n in range(4)]
     async with toolbox(*(one.config(connect_timeout_s=5) for one in bad), good.config()) as box:
@@ -225,7 +225,7 @@ async def test_progress_that_cannot_be_computed_disturbs_no_call(tmp_path: Path,
 
 
 @pytest.mark.parametrize("way", ["stdio-legacy", "sse"])
-async def test_answers_that_come_twice_or_too_late_are_taken_for_nobody_elses(tmp_path: Path, way: str) -> None:
+async def test_answers_that_come_twice_or_too_late_are_taken_for_no_one_elses(tmp_path: Path, way: str) -> None:
     late = tool("late", do={"sleep": 0.6, "late": True})
     with rogue_by(way, tmp_path, tool("twice", do={"times": 3}), late, tool("echo")) as rogue:
         async with toolbox(config_by(way, rogue)) as box:
@@ -366,7 +366,7 @@ async def test_an_address_of_both_transports_is_heard_without_a_complaint(
     assert "SSE event" not in caplog.text
 
 
-async def test_a_page_in_place_of_an_answer_is_told_as_that(tmp_path: Path) -> None:
+async def test_a_page_in_place_of_an_answer_is_reported_as_that(tmp_path: Path) -> None:
     page = {"status": 200, "body": "<html>Please log in</html>", "headers": {"Content-Type": "text/html"}}
     with rogue_by("http-legacy-json", tmp_path, tool("echo"), refuse=[page]) as rogue:
         async with toolbox(config_by("http-legacy-json", rogue)) as box:

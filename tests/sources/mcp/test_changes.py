@@ -59,7 +59,7 @@ async def test_a_server_without_a_ttl_is_asked_as_often_as_the_configuration_say
         await until(lambda: box.registry.has("srv.extra"))
 
 
-async def test_changes_are_told_as_events() -> None:
+async def test_changes_are_reported_as_events() -> None:
     async with toolbox(inquirer()) as box:
         await box.call("srv.grow", {"name": "extra"})
         await until(lambda: box.registry.has("srv.extra"))

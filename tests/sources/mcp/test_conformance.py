@@ -90,7 +90,7 @@ async def test_a_scenario_that_the_suite_skips_is_not_taken_for_a_passed_one() -
     assert "OVERALL: PASSED" in result.output
 
 
-def test_news_is_told_and_the_last_line_says_what_the_count_is_worth() -> None:
+def test_news_is_reported_and_the_last_line_says_what_the_count_is_worth() -> None:
     expected = runner.Expected(failing={"auth/dpop": "to come"}, skipped={"sep-2640-client-no-prefetch": "skills"})
     passed = runner.Result(scenario="auth/dpop", verdict="passed", passed=1, checks=1)
     failed = runner.Result(scenario="initialize", verdict="failed", checks=1, output="no handshake")

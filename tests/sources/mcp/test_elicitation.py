@@ -60,7 +60,7 @@ async def test_an_answer_that_does_not_fit_can_be_given_again(protocol: str) -> 
 
 
 @ERAS
-async def test_a_persons_no_is_told_to_the_server(protocol: str) -> None:
+async def test_a_persons_no_is_reported_to_the_server(protocol: str) -> None:
     async with toolbox(inquirer(protocol=protocol)) as box:
         asked = await box.call("srv.book", {}, user=ME)
         outcome = await box.deny(asked.pending_id, by=ME)
@@ -87,14 +87,14 @@ async def test_a_server_that_refuses_until_a_page_was_visited_is_called_again_th
 
 
 @ERAS
-async def test_nobody_is_sent_to_what_is_no_web_page(protocol: str) -> None:
+async def test_no_one_is_sent_to_what_is_no_web_page(protocol: str) -> None:
     async with toolbox(inquirer(protocol=protocol, env={"PAGE": "javascript:alert(1)"})) as box:
         outcome = await box.call("srv.visit", {}, user=ME)
     assert isinstance(outcome, Failed)
     assert "not a web page" in str(outcome.error)
 
 
-async def test_the_state_of_the_server_comes_back_exactly_and_is_shown_to_nobody(tmp_path: Path) -> None:
+async def test_the_state_of_the_server_comes_back_exactly_and_is_shown_to_no_one(tmp_path: Path) -> None:
     async with toolbox(inquirer(protocol="2026-07-28"), folder=tmp_path / "data") as box:
         asked = await box.call("srv.book", {}, user=ME)
         told = await box.store.events.read()
@@ -141,7 +141,7 @@ async def test_an_older_server_whose_tool_repeats_safely_is_asked_again_and_give
     assert done.content["who"]["name"] == "Bo"
 
 
-async def test_on_an_older_session_nobody_is_asked_for_somebody_else() -> None:
+async def test_on_an_older_session_no_one_is_asked_for_someone_else() -> None:
     async with toolbox(inquirer(protocol="legacy")) as box:
         outcomes = await box.call_many([("srv.book", {})], user="local:ann")
         others = await box.call("srv.visit", {}, user="local:bob")
@@ -149,7 +149,7 @@ async def test_on_an_older_session_nobody_is_asked_for_somebody_else() -> None:
     assert others.question.prompt == "srv asks: Please pay"
 
 
-async def test_a_server_that_may_not_ask_is_not_told_that_it_could() -> None:
+async def test_a_server_that_may_not_ask_is_not_reported_that_it_could() -> None:
     async with toolbox(inquirer(protocol="legacy", elicitation=False)) as box:
         outcome = await box.call("srv.book", {}, user=ME)
     assert isinstance(outcome, Failed)
@@ -178,7 +178,7 @@ async def test_sampling_is_off_by_default(protocol: str) -> None:
 
 
 @ERAS
-async def test_a_server_is_told_the_folders_that_it_may_know_of(protocol: str, tmp_path: Path) -> None:
+async def test_a_server_learns_the_folders_that_it_may_know_of(protocol: str, tmp_path: Path) -> None:
     async with toolbox(inquirer(protocol=protocol, roots=[str(tmp_path)])) as box:
         outcome = await box.call("srv.where", {}, user=ME)
     assert outcome.content == f"['{tmp_path.as_uri()}']"

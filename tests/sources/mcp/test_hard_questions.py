@@ -50,7 +50,7 @@ async def test_an_answer_counts_for_the_very_question_that_was_asked(tmp_path: P
     assert "everything: accept" not in lines(ledger)
 
 
-async def test_a_call_that_was_given_up_cannot_ask_somebody_else(tmp_path: Path) -> None:
+async def test_a_call_that_was_given_up_cannot_ask_someone_else(tmp_path: Path) -> None:
     ledger = tmp_path / "ledger"
     async with toolbox(inquirer(protocol="legacy", env={"LEDGER": str(ledger)})) as box:
         bob = await box.call("srv.nag", {}, user="local:bob", timeout_s=1)
@@ -95,7 +95,7 @@ async def test_a_refusal_that_only_sounds_like_a_lost_session_is_not_repeated(
     assert len(rogue.calls("pay")) == 1
 
 
-async def test_a_result_of_a_kind_that_nobody_knows_is_no_success(tmp_path: Path) -> None:
+async def test_a_result_of_a_kind_that_no_one_knows_is_no_success(tmp_path: Path) -> None:
     odd = answering("odd", {"resultType": "failed", "content": []})
     with rogue_by("stdio-modern", tmp_path, odd) as rogue:
         async with toolbox(config_by("stdio-modern", rogue)) as box:

@@ -40,7 +40,7 @@ async def test_a_result_of_many_values_is_stored_without_being_decoded(name: str
 
 
 @pytest.mark.parametrize("name", ["objects", "text", "deep", "parts"])
-async def test_a_message_of_too_many_values_is_refused_and_the_session_goes_on(name: str) -> None:
+async def test_a_message_of_too_many_values_is_refused_and_the_session_continues(name: str) -> None:
     async with toolbox(200_000, max_values=100_000) as box:
         outcome = await box.call("bad." + name, {}, timeout_s=120)
         assert isinstance(outcome, Failed)
@@ -111,7 +111,7 @@ async def test_requests_of_a_server_are_begun_a_few_at_a_time() -> None:
     assert max(after - before for before, after in pairwise(turns)) <= 16
 
 
-async def test_that_a_list_has_changed_is_told_in_a_flood_too() -> None:
+async def test_that_a_list_has_changed_is_reported_in_a_flood_too() -> None:
     shares = PeerTurns(lambda _message: None)
     logs = [shares.admits("notifications/message") for _ in range(1000)]
     changed = [shares.admits("notifications/tools/list_changed") for _ in range(10)]

@@ -37,7 +37,7 @@ async def test_no_secret_of_a_connection_reaches_a_log(caplog: pytest.LogCapture
     assert "s3cret" not in caplog.text
 
 
-async def test_no_secret_of_a_configuration_is_told_when_it_fails(
+async def test_no_secret_of_a_configuration_is_reported_when_it_fails(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("MY_WORD", "s3cret-variable")
@@ -57,7 +57,7 @@ async def test_no_secret_of_a_configuration_is_told_when_it_fails(
     assert "s3cret" not in repr(state) + repr(told)
 
 
-async def test_a_token_that_a_server_says_back_is_not_told() -> None:
+async def test_a_token_that_a_server_says_back_is_not_reported() -> None:
     with mirror() as url:
         source = ExternalToolConfig(
             name="web", transport="mcp", connection=url, auth_type="bearer", auth_config={"token": "s3cret-token"}
@@ -76,7 +76,7 @@ SAYINGS = {
 
 
 @pytest.mark.parametrize("said", SAYINGS)
-async def test_an_error_full_of_what_could_be_unpacked_holds_nobody_up(tmp_path: Path, said: str) -> None:
+async def test_an_error_full_of_what_could_be_unpacked_holds_no_one_up(tmp_path: Path, said: str) -> None:
     rogue = Rogue(tmp_path, tool("fail", do=SAYINGS[said], safe=True))
 
     async with toolbox(rogue.config(env={"API_TOKEN": "s3cret-token"})) as box, heartbeat() as pauses:

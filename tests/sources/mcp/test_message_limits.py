@@ -79,7 +79,7 @@ async def test_a_message_just_below_the_cap_passes(tmp_path: Path, way: str) -> 
 
 
 @pytest.mark.parametrize("way", ["stdio-legacy", "http-legacy-sse", "http-modern-json"])
-async def test_a_list_of_tools_above_the_cap_is_told_of(tmp_path: Path, way: str) -> None:
+async def test_a_list_of_tools_above_the_cap_is_reported(tmp_path: Path, way: str) -> None:
     tools = [tool(f"t{n}", description=filler(100_000)) for n in range(20)]
     with rogue_by(way, tmp_path, *tools) as rogue:
         async with toolbox(config_by(way, rogue, options=CAP, connect_timeout_s=60)) as box:

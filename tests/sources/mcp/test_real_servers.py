@@ -131,7 +131,7 @@ async def test_links_and_references_of_everything_keep_their_addresses() -> None
     assert len(message.artifacts) == 1
 
 
-async def test_a_long_operation_of_everything_tells_how_far_it_is() -> None:
+async def test_a_long_operation_of_everything_reports_how_far_it_is() -> None:
     async with toolbox(parts.everything()) as box:
         outcome = await completed(box, "trigger-long-running-operation", {"duration": 0.4, "steps": 4})
         told = await box.events(run_id=outcome.run_id)

@@ -210,7 +210,7 @@ async def test_calls_under_way_do_not_end_with_a_neighbour_that_crashes(tmp_path
     assert (crashed.status, outcome.status) == ("failed", "completed")
 
 
-async def test_every_call_under_way_is_told_when_its_server_dies(tmp_path: Path) -> None:
+async def test_every_call_under_way_is_reported_when_its_server_dies(tmp_path: Path) -> None:
     rogue = Rogue(tmp_path, tool("hang", do={"hang": True}))
     async with toolbox(rogue.config()) as box:
         calls = [asyncio.create_task(box.call("srv.hang")) for _ in range(8)]
@@ -233,7 +233,7 @@ async def test_a_source_that_was_away_when_the_toolbox_opened_is_there_when_it_c
     assert outcome.status == "completed"
 
 
-async def test_what_becomes_of_a_connection_is_told(tmp_path: Path) -> None:
+async def test_what_becomes_of_a_connection_is_reported(tmp_path: Path) -> None:
     rogue = Rogue(tmp_path, tool("echo"))
     async with toolbox(rogue.config()) as box:
         await end(rogue.pids[0])

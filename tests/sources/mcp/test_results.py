@@ -139,7 +139,7 @@ async def test_a_model_reads_what_a_link_leads_to_and_where_a_text_is_from(tmp_p
     assert all(one in read for one in ("file:///a.txt:\nhello", "db://7", "the table", "all that was sold"))
 
 
-async def test_an_image_that_is_not_base64_is_told_of(tmp_path: Path) -> None:
+async def test_an_image_that_is_not_base64_is_reported(tmp_path: Path) -> None:
     outcome = await call(tmp_path, {"content": [{**image(), "data": "bm90!!!!"}]})
     assert isinstance(outcome.error, ToolOutputError)
 
@@ -153,7 +153,7 @@ async def test_an_embedded_text_and_a_link_stay_what_they_are(tmp_path: Path) ->
     assert all(one in shown for one in ("hello", "file:///a.txt", "http://127.0.0.1:1/x.csv", "the table", "text/csv"))
 
 
-async def test_content_of_a_kind_that_nobody_knows_is_handed_on_as_it_is(tmp_path: Path) -> None:
+async def test_content_of_a_kind_that_no_one_knows_is_handed_on_as_it_is(tmp_path: Path) -> None:
     outcome = await call(tmp_path, {"content": [{"type": "hologram", "voxels": 7}]})
     assert outcome.content == [{"type": "hologram", "voxels": 7}]
 
@@ -213,7 +213,7 @@ async def test_a_result_that_fits_the_output_schema_is_the_data(tmp_path: Path) 
     assert outcome.content == {"n": 1, "more": [2]}
 
 
-async def test_a_broken_output_schema_is_told_of_and_not_used(tmp_path: Path) -> None:
+async def test_a_broken_output_schema_is_reported_and_not_used(tmp_path: Path) -> None:
     broken = answering("t", text("x"), outputSchema={"type": "object", "properties": {"n": {"type": "nmuber"}}})
     rogue = Rogue(tmp_path, broken)
     async with toolbox(rogue.config()) as box:
@@ -226,7 +226,7 @@ async def test_a_broken_output_schema_is_told_of_and_not_used(tmp_path: Path) ->
 
 @pytest.mark.parametrize("way", HTTP)
 @pytest.mark.parametrize("status", [401, 403])
-async def test_credentials_refused_in_the_middle_are_told_and_not_tried_again(
+async def test_credentials_refused_in_the_middle_are_reported_and_not_tried_again(
     tmp_path: Path, way: str, status: int
 ) -> None:
     refuse = [{"status": status, "method": "tools/call", "after": 1}]
@@ -240,7 +240,7 @@ async def test_credentials_refused_in_the_middle_are_told_and_not_tried_again(
 
 
 @pytest.mark.parametrize("way", HTTP)
-async def test_credentials_refused_at_the_door_are_told(tmp_path: Path, way: str) -> None:
+async def test_credentials_refused_at_the_door_are_reported(tmp_path: Path, way: str) -> None:
     with rogue_by(way, tmp_path, tool("look"), refuse=[{"status": 401}]) as rogue:
         async with toolbox(config_by(way, rogue)) as box:
             (state,) = box.report
@@ -262,7 +262,7 @@ async def test_a_server_that_asks_for_air_is_given_it(tmp_path: Path, way: str, 
 
 @pytest.mark.parametrize("way", HTTP)
 @pytest.mark.req("RES-08")
-async def test_a_wait_beyond_the_deadline_is_told_at_once(tmp_path: Path, way: str) -> None:
+async def test_a_wait_beyond_the_deadline_is_reported_at_once(tmp_path: Path, way: str) -> None:
     refuse = [{"status": 429, "method": "tools/call", "headers": {"Retry-After": "177"}}]
     with rogue_by(way, tmp_path, tool("look", safe=True), refuse=refuse) as rogue:
         async with toolbox(config_by(way, rogue)) as box:
@@ -285,7 +285,7 @@ async def test_a_busy_server_is_asked_again_only_where_that_is_safe(tmp_path: Pa
 
 
 @pytest.mark.req("RES-01")
-async def test_waits_between_tries_grow_and_the_last_error_is_told(tmp_path: Path) -> None:
+async def test_waits_between_tries_grow_and_the_last_error_is_reported(tmp_path: Path) -> None:
     policy = RetryPolicy(max_attempts=4, wait_exponential_min_s=0.2, wait_exponential_max_s=0.4)
     refuse = [{"status": 503, "method": "tools/call"}]
     with rogue_by("http-modern-json", tmp_path, tool("look", safe=True), refuse=refuse) as rogue:

@@ -95,7 +95,7 @@ async def test_a_broken_tool_is_set_aside_by_name_and_reason_and_the_rest_work(t
 
 
 @pytest.mark.parametrize("way", ["stdio-legacy", "http-legacy-sse", "http-modern-json", "sse"])
-async def test_a_list_too_deep_to_be_read_is_told_of_in_time(tmp_path: Path, way: str) -> None:
+async def test_a_list_too_deep_to_be_read_is_reported_in_time(tmp_path: Path, way: str) -> None:
     with rogue_by(way, tmp_path, tool("deep", nested(300)), tool("echo")) as rogue:
         async with toolbox(config_by(way, rogue, connect_timeout_s=2)) as box:
             (state,) = box.report
@@ -154,7 +154,7 @@ async def test_odd_tool_names_are_made_callable_and_the_server_hears_its_own(tmp
 
 @pytest.mark.parametrize(("first", "second"), [("echo", "echo"), ("a.b", "a_b"), ("a b", "a/b")])
 @pytest.mark.req("CONV-02")
-async def test_two_tools_of_one_server_that_would_share_a_name_are_told_of(
+async def test_two_tools_of_one_server_that_would_share_a_name_are_reported(
     tmp_path: Path, first: str, second: str
 ) -> None:
     rogue = Rogue(tmp_path, tool(first), tool(second), tool("other"))
@@ -235,7 +235,7 @@ async def test_nodes_share_a_registry_and_each_tool_stands_under_its_sources_nam
     assert registry.list() == []
 
 
-async def test_tools_of_two_servers_that_a_model_could_not_tell_apart_are_told_of(tmp_path: Path) -> None:
+async def test_tools_of_two_servers_that_a_model_could_not_distinguish_are_reported(tmp_path: Path) -> None:
     one = Rogue(tmp_path, tool("b__c"), name="a")
     two = Rogue(tmp_path, tool("c"), name="a__b")
     async with toolbox(one.config(), two.config()) as box:
@@ -244,7 +244,7 @@ async def test_tools_of_two_servers_that_a_model_could_not_tell_apart_are_told_o
     assert "'a__b.c'" in problem
 
 
-async def test_a_tool_without_a_usable_name_is_told_of(tmp_path: Path) -> None:
+async def test_a_tool_without_a_usable_name_is_reported(tmp_path: Path) -> None:
     nameless: list[Any] = [
         {"inputSchema": {}},
         {"name": "", "inputSchema": {}},
@@ -389,7 +389,7 @@ async def test_no_pattern_of_a_server_holds_up_the_others(tmp_path: Path, patter
     assert max(pauses) < 10  # it was a minute
 
 
-async def test_a_pattern_that_is_not_checked_is_told(tmp_path: Path) -> None:
+async def test_a_pattern_that_is_not_checked_is_reported(tmp_path: Path) -> None:
     schema = taking(a={"type": "string", "pattern": "^(?!x)"}, b={"type": "string", "pattern": "^b"})
     rogue = Rogue(tmp_path, tool("picky", schema, safe=True), tool("plain", safe=True))
 
@@ -418,7 +418,7 @@ async def _turns_until(waiting: Awaitable[Any]) -> tuple[Any, int]:
     return task.result(), turns
 
 
-async def test_the_first_call_of_a_tool_with_a_huge_schema_holds_up_nobody(tmp_path: Path) -> None:
+async def test_the_first_call_of_a_tool_with_a_huge_schema_holds_up_no_one(tmp_path: Path) -> None:
     rogue = Rogue(tmp_path, tool("huge", SELF_REFERRING, outputSchema=SELF_REFERRING, safe=True))
 
     async with toolbox(rogue.config()) as box:

@@ -88,7 +88,7 @@ async def test_a_result_with_files_and_meta_is_read(protocol: str) -> None:
 
 
 @ERAS
-async def test_an_error_of_the_tool_is_told_and_others_are_masked_where_the_server_says_so(protocol: str) -> None:
+async def test_an_error_of_the_tool_is_reported_and_others_are_masked_where_the_server_says_so(protocol: str) -> None:
     server: FastMCP[Any] = FastMCP("srv", mask_error_details=True)
 
     @server.tool
@@ -147,7 +147,7 @@ async def test_arguments_that_a_tool_changes_stay_as_they_were_for_the_caller(pr
 
 
 @ERAS
-async def test_progress_is_told_while_the_tool_runs(protocol: str) -> None:
+async def test_progress_is_reported_while_the_tool_runs(protocol: str) -> None:
     server: FastMCP[Any] = FastMCP("srv")
 
     @server.tool
@@ -165,7 +165,7 @@ async def test_progress_is_told_while_the_tool_runs(protocol: str) -> None:
 
 
 @OLDER
-async def test_log_messages_of_the_older_protocol_are_told() -> None:
+async def test_log_messages_of_the_older_protocol_are_reported() -> None:
     server: FastMCP[Any] = FastMCP("srv")
 
     @server.tool

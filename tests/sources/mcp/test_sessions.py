@@ -97,7 +97,7 @@ async def test_a_renewed_token_travels_at_once_and_disturbs_no_session(protocol:
 
 
 @ERAS
-async def test_a_refused_token_is_told_as_that_and_hurts_nobody_else(protocol: str) -> None:
+async def test_a_refused_token_is_reported_as_that_and_hurts_no_one_else(protocol: str) -> None:
     wallet = Wallet(ann="wrong", bob="right")
     with mirror("right") as url:
         open_to_all = source(url, protocol, auth_type="bearer", auth_config={"token": "right"})

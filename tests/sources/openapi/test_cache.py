@@ -71,7 +71,7 @@ async def test_it_is_not_read_a_second_time(cache: ApiCache, monkeypatch: pytest
     assert len((await read_api(f"{SITE}shop.yaml", fetch=site.fetch, cache=cache)).operations) == 6
 
 
-async def test_a_document_that_changed_is_read_anew_and_takes_the_place_of_the_old(
+async def test_a_document_that_changed_is_read_again_and_takes_the_place_of_the_old(
     cache: ApiCache, tmp_path: Path
 ) -> None:
     site = Site()
@@ -97,7 +97,7 @@ async def test_a_document_that_is_referred_to_and_changed_is_noticed(cache: ApiC
     assert (await read_api(f"{SITE}split.yaml", fetch=site.fetch, cache=cache)).operations[0].tool_name == "ordered"
 
 
-async def test_without_a_network_the_last_copy_serves_and_that_is_told(cache: ApiCache) -> None:
+async def test_without_a_network_the_last_copy_serves_and_that_is_reported(cache: ApiCache) -> None:
     site = Site()
     first = await read_api(f"{SITE}split.yaml?key=s3cret", fetch=_ignoring_query(site), cache=cache)
     site.error = ToolConnectionError("no route")
@@ -128,7 +128,7 @@ async def test_a_document_that_is_gone_is_gone(cache: ApiCache) -> None:
         await read_api(f"{SITE}shop.yaml", fetch=site.fetch, cache=cache)
 
 
-async def test_without_a_copy_the_error_is_told(cache: ApiCache) -> None:
+async def test_without_a_copy_the_error_is_reported(cache: ApiCache) -> None:
     with pytest.raises(ToolConnectionError, match="out of reach"):
         await read_api(f"{SITE}shop.yaml", fetch=no_network, cache=cache)
 

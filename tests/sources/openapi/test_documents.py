@@ -72,7 +72,7 @@ def test_the_version_is_recognised(version: dict[str, Any], dialect: str) -> Non
         (b'{"a":' * 100_000 + b"1" + b"}" * 100_000, "nested too deeply"),
     ],
 )
-def test_what_is_no_document_is_told_for_what_it_looks_like(raw: bytes, told: str) -> None:
+def test_what_is_no_document_is_reported_for_what_it_looks_like(raw: bytes, told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         parse_openapi(raw, "doc")
 

@@ -195,7 +195,7 @@ def crowded(count: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("document", "tools"), [(entangled(50), 50), (crowded(4000), 4000)])
-async def test_the_event_loop_goes_on_while_a_hostile_document_is_read(
+async def test_the_event_loop_continues_while_a_hostile_document_is_read(
     tmp_path: Path, document: dict[str, Any], tools: int
 ) -> None:
     async with opened(entangled(1), tmp_path), counted_calls() as calls, opened(document, tmp_path) as box:
@@ -204,7 +204,7 @@ async def test_the_event_loop_goes_on_while_a_hostile_document_is_read(
     assert calls.most < 4000  # less than one a tool
 
 
-async def test_what_is_left_out_of_a_hostile_document_is_told_within_reason(tmp_path: Path) -> None:
+async def test_what_is_left_out_of_a_hostile_document_is_reported_within_reason(tmp_path: Path) -> None:
     async with opened(crowded(100), tmp_path) as box:
         told = [problem for problem in box.problems if "a referenced document is skipped" in problem]
 

@@ -127,7 +127,7 @@ async def test_the_newest_version_brings_new_methods_and_places() -> None:
     assert api.schemes["device"].token_url is not None
 
 
-async def test_a_query_string_that_is_no_form_is_left_out_and_told_of() -> None:
+async def test_a_query_string_that_is_no_form_is_left_out_and_reported() -> None:
     whole = {"name": "q", "in": "querystring", "content": {"application/json": {"schema": {"type": "array"}}}}
     api = await api_of({"paths": {"/a": {"get": {"parameters": [whole]}}}})
 
@@ -135,7 +135,7 @@ async def test_a_query_string_that_is_no_form_is_left_out_and_told_of() -> None:
     assert "the query string 'q' is skipped" in api.problems[0]
 
 
-async def test_placeholders_that_nobody_declared_are_arguments_all_the_same() -> None:
+async def test_placeholders_that_no_one_declared_are_arguments_all_the_same() -> None:
     operation = await operation_of(
         {"parameters": [{"name": "rest", "in": "path", "schema": {"type": "string"}}, {"name": "no", "in": "path"}]},
         path="/a/{id}/{+rest}#twin={x}",
@@ -222,7 +222,7 @@ async def test_a_broken_operation_is_set_aside_and_the_rest_works() -> None:
 
 
 @pytest.mark.parametrize("dialect", [{"openapi": "3.1.0"}, {"swagger": "2.0"}], ids=["openapi", "swagger"])
-async def test_a_parameter_that_can_be_nowhere_is_told(dialect: dict[str, str]) -> None:
+async def test_a_parameter_that_can_be_nowhere_is_reported(dialect: dict[str, str]) -> None:
     parameters: list[Any] = [{"name": "x", "in": "qurey"}, {"name": "y"}, {"in": "query"}, {"name": 5, "in": "query"}]
     api = await api_of({**dialect, "paths": {"/bad": {"get": {"parameters": parameters}}}})
     places = "query, path, header, cookie" if "openapi" in dialect else "query, path, header, formData, body"

@@ -123,7 +123,7 @@ async def test_we_read_what_it_answers(prism: Caller, wanted: str, content: Any)
     assert (await prism(wanted, schemes=OPEN)).content == content
 
 
-async def test_head_and_a_declared_failure_are_told_as_what_they_are(prism: Caller) -> None:
+async def test_head_and_a_declared_failure_are_reported_as_what_they_are(prism: Caller) -> None:
     assert (await prism("HEAD /answer/head", schemes=OPEN)).content["status"] == 200
     with pytest.raises(ToolRateLimitError, match="429"):
         await prism("GET /answer/limit", schemes=OPEN)
@@ -139,7 +139,7 @@ KEYS: dict[str, tuple[dict[str, Any], Credential]] = {
 
 
 @pytest.mark.parametrize("wanted", KEYS)
-async def test_it_takes_each_credential_and_nobody_without(prism: Caller, wanted: str) -> None:
+async def test_it_takes_each_credential_and_no_one_without(prism: Caller, wanted: str) -> None:
     schemes, credential = KEYS[wanted]
     assert (await prism(wanted, schemes=schemes, credential=credential)).content == {"ok": True}
     with pytest.raises(ToolAuthError, match="needs a credential for"):

@@ -50,7 +50,7 @@ async def test_documents_on_the_web_are_fetched_once_each() -> None:
     assert fetched == [f"{SITE}{name}.yaml" for name in ("split", "split_paths", "split_schemas")]
 
 
-async def test_a_document_that_cannot_be_had_is_told_of_and_the_rest_works() -> None:
+async def test_a_document_that_cannot_be_had_is_reported_and_the_rest_works() -> None:
     async def fetch(url: str) -> bytes:
         if "schemas" in url:
             raise ToolConnectionError(f"{url} does not answer")

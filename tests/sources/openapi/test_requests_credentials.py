@@ -179,7 +179,7 @@ async def test_what_is_missing_is_named_with_how_to_set_it() -> None:
 
 
 @pytest.mark.parametrize("scheme", ["digest", "mtls", "unheard"])
-async def test_a_scheme_that_cannot_be_met_is_told_as_that(scheme: str) -> None:
+async def test_a_scheme_that_cannot_be_met_is_reported_as_that(scheme: str) -> None:
     with pytest.raises(ToolAuthError, match=r"not supported|does not explain"):
         await presented(asking(scheme), {scheme: "v"})
 

@@ -138,7 +138,7 @@ async def test_a_failure_is_shared_by_those_who_waited_and_not_kept() -> None:
         (503, {}, ToolServerError, "status 503"),
     ],
 )
-async def test_a_refused_client_is_told_why_and_never_its_secret(
+async def test_a_refused_client_learns_why_and_never_its_secret(
     status: int, told: Any, kind: type[ToolError], text: str
 ) -> None:
     endpoint = Endpoint(lambda _: (status, told), **{"Retry-After": "9"})

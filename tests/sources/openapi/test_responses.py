@@ -227,7 +227,7 @@ def test_the_reason_is_found_wherever_servers_put_it(body: Any, content_type: st
     assert str(failed(text, content_type, 400)) == f"GET /things/{{id}} answered 400 Bad Request: {told}"
 
 
-def test_a_failure_without_a_readable_body_is_told_by_its_status_alone() -> None:
+def test_a_failure_without_a_readable_body_is_reported_by_its_status_alone() -> None:
     assert str(failed(b"\0\xff", "image/png", 502)) == "GET /things/{id} answered 502 Bad Gateway"
     assert str(failed(b"", None, 404)) == "GET /things/{id} answered 404 Not Found"
 
@@ -237,7 +237,7 @@ def test_a_long_reason_is_cut() -> None:
 
 
 @pytest.mark.parametrize("secret", ["s3cr3t/key+1", 'quo"te-secret'])
-def test_no_secret_that_was_presented_is_told_whatever_form_the_server_echoes_it_in(secret: str) -> None:
+def test_no_secret_that_was_presented_is_reported_whatever_form_the_server_echoes_it_in(secret: str) -> None:
     forms = [secret, json.dumps(secret), secret.replace("/", "%2F").replace("+", "%2B").replace('"', "%22")]
     error = failed(json.dumps({"detail": "; ".join(forms)}), "application/json", 403, secrets=[secret])
     assert secret not in str(error)
@@ -282,7 +282,7 @@ def test_a_403_for_too_many_calls_is_a_rate_limit(headers: dict[str, str]) -> No
     assert (error.category, error.retry_after_s) == (ErrorCategory.RETRYABLE_RATE_LIMIT, 9.0)
 
 
-def test_a_redirect_that_was_not_followed_is_told_without_its_query() -> None:
+def test_a_redirect_that_was_not_followed_is_reported_without_its_query() -> None:
     error = failed(b"", None, 307, headers={"Location": "https://other.example/x?token=abc"})
     assert str(error).endswith("it redirects to 'https://other.example/x', which was not followed.")
     assert "it redirects without an address" in str(failed(b"", None, 302))
@@ -319,7 +319,7 @@ PAGE, AFTER = "https://h/things/1", [query("starting_after")]
         ("", {"next_page": 3}, [query("page", "integer")], {"page_arg": 3}),
     ],
 )
-def test_the_next_page_is_told_as_the_arguments_to_call_with(
+def test_the_next_page_is_reported_as_the_arguments_to_call_with(
     link: str, body: Any, parameters: list[Parameter], arguments: dict[str, Any]
 ) -> None:
     headers = {"Link": link} if link else {}
@@ -348,7 +348,7 @@ def test_the_last_page_tells_nothing(headers: dict[str, str], body: str) -> None
     assert answered(body, headers=headers, parameters=parameters).text is None
 
 
-def test_a_next_page_elsewhere_is_told_by_its_address_without_secrets() -> None:
+def test_a_next_page_elsewhere_is_reported_by_its_address_without_secrets() -> None:
     link = {"Link": '<https://h/other?key=s3cr3t&page=2>; rel="next"'}
     output = answered(
         "[]",

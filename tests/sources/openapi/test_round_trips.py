@@ -142,7 +142,7 @@ async def test_a_status_is_an_error_with_the_status_and_what_the_server_said(
     assert f"the shop says {status}" in str(error)
 
 
-async def test_what_the_server_finds_wrong_is_told(shop: Caller) -> None:
+async def test_what_the_server_finds_wrong_is_reported(shop: Caller) -> None:
     error = await failed(shop("POST /boxes", {"body": {"label": 7}}))
     assert error.status_code == 422
     assert "body.label: Input should be a valid string" in str(error)
@@ -156,7 +156,7 @@ async def test_a_rate_limit_keeps_the_wait(shop: Caller) -> None:
     assert (dated.retry_after_s, dated.is_retryable) == (0.0, True)
 
 
-async def test_a_problem_and_a_page_are_told_in_one_line(shop: Caller) -> None:
+async def test_a_problem_and_a_page_are_reported_in_one_line(shop: Caller) -> None:
     assert str(await failed(shop("GET /problem"))).endswith("409 Conflict: Out of stock: Come back on Monday.")
     assert str(await failed(shop("GET /crash"))).endswith("500 Internal Server Error: Oops: Server error")
 
@@ -178,7 +178,7 @@ async def test_no_content_is_nothing_and_json_of_other_names_is_parsed(shop: Cal
     assert (await shop("GET /plain")).content == "grüße"
 
 
-async def test_head_tells_what_the_headers_say(shop: Caller) -> None:
+async def test_head_reports_what_the_headers_say(shop: Caller) -> None:
     output = await shop("HEAD /items/{item_id}", {"item_id": "7"})
     assert (output.content["status"], output.content["headers"]["etag"]) == (200, '"7"')
     assert "set-cookie" not in output.content["headers"]

@@ -64,7 +64,7 @@ def takes(schema: Any, body: Any) -> bool:
         ({"x-more": 1, "xml": {}, "externalDocs": {}, "type": "string"}, {"type": "string"}),
     ],
 )
-async def test_what_older_versions_say_differently_is_said_anew(old: Any, new: Any) -> None:
+async def test_what_older_versions_say_differently_is_said_again(old: Any, new: Any) -> None:
     if new is None:
         new = {"dependentSchemas": {"c": {"required": ["d"]}}, "dependentRequired": {"a": ["b"]}}
 
@@ -158,7 +158,7 @@ async def test_what_stands_beside_a_reference_counts_from_3_1_on() -> None:
     assert older == {"description": "mine", "anyOf": [{"$ref": "#/$defs/A"}, {"type": "null"}]}
 
 
-async def test_a_reference_to_nothing_takes_anything_and_is_told_of() -> None:
+async def test_a_reference_to_nothing_takes_anything_and_is_reported() -> None:
     api = await api_of(
         {"paths": {"/a": {"get": {"parameters": [{"name": "p", "in": "query", "schema": {"$ref": "#/nope"}}]}}}}
     )
@@ -220,7 +220,7 @@ async def test_what_is_asked_for_and_forbidden_at_once_is_no_longer_asked_for() 
     assert not takes(schema, {})
 
 
-async def test_a_flag_is_told_from_a_property_of_its_name() -> None:
+async def test_a_flag_is_reported_from_a_property_of_its_name() -> None:
     schema = await sent(
         {"properties": {"readOnly": {"type": "boolean"}, "id": {"readOnly": True}}, "required": ["readOnly"]}
     )
@@ -243,7 +243,9 @@ async def test_a_flag_is_told_from_a_property_of_its_name() -> None:
         ([{"$ref": "#/nowhere"}, {"type": "string"}], "anyOf"),
     ],
 )
-async def test_alternatives_that_cannot_be_told_apart_do_not_exclude_each_other(options: list[Any], word: str) -> None:
+async def test_alternatives_that_cannot_be_distinguished_do_not_exclude_each_other(
+    options: list[Any], word: str
+) -> None:
     assert list(await read({"oneOf": options})) == [word]
 
 

@@ -182,7 +182,7 @@ def test_what_is_required_must_be_there() -> None:
         in_query(None, required=True)
 
 
-def test_an_argument_that_nobody_knows_is_refused() -> None:
+def test_an_argument_that_no_one_knows_is_refused() -> None:
     operation = ApiOperation(tool_name="t", method="get", path="/", servers=(SERVER,))
     with pytest.raises(ToolValidationError, match="unknown argument 'colour'; known are: none"):
         build_request(operation, {"colour": 1})

@@ -52,7 +52,7 @@ async def test_a_tool_says_all_there_is_to_say() -> None:
         ("patch", "external", "unsafe", None),
     ],
 )
-async def test_the_method_tells_what_a_call_may_do(
+async def test_the_method_reports_what_a_call_may_do(
     method: str, effects: str, replay: str, destructive: bool | None
 ) -> None:
     spec = tool_spec(await operation_of({}, method=method), source="s")

@@ -70,7 +70,7 @@ def test_the_packages_do_not_take_over_the_programs_log(tmp_path: Path) -> None:
     assert printed.split() == [str(logging.WARNING), "0"]
 
 
-def test_a_protocol_that_nobody_knows_is_told(tmp_path: Path) -> None:
+def test_a_protocol_that_no_one_knows_is_reported(tmp_path: Path) -> None:
     found = bridged(in_file(tmp_path, manual(tool("t", {"call_template_type": "smoke_signal"}))))
 
     assert "cannot call smoke_signal" in found["report"][0]
@@ -83,7 +83,7 @@ def test_without_the_bridge_it_stays_closed(tmp_path: Path) -> None:
     assert "bridge: true" in found["report"][0]
 
 
-async def test_where_the_packages_are_missing_the_way_to_install_them_is_told(tmp_path: Path) -> None:
+async def test_where_the_packages_are_missing_the_way_to_install_them_is_reported(tmp_path: Path) -> None:
     async with toolbox(source(in_file(tmp_path, manual(tool("t", ECHO))), options={"bridge": True})) as box:
         [state] = box.report
 

@@ -76,7 +76,7 @@ async def test_a_step_reads_what_the_step_before_wrote_and_stays_in_its_folder(t
     assert outcome.content == f"was in: {tmp_path / 'here'}\nhere"
 
 
-async def test_the_steps_that_count_are_told_in_order() -> None:
+async def test_the_steps_that_count_are_reported_in_order() -> None:
     steps: list[dict[str, Any]] = [
         {"command": "echo one", "append_to_final_output": True},
         {"command": "echo two"},
@@ -135,14 +135,14 @@ async def test_a_command_runs_where_its_manual_says(tmp_path: Path) -> None:
     assert outcome.content == str(tmp_path)
 
 
-async def test_a_folder_that_is_not_there_is_told() -> None:
+async def test_a_folder_that_is_not_there_is_reported() -> None:
     outcome = await called(cli("pwd", working_dir="/no/such/folder"))
 
     assert isinstance(outcome.error, ToolConnectionError)
     assert "/no/such/folder" in str(outcome.error)
 
 
-async def test_a_command_that_is_not_there_is_told() -> None:
+async def test_a_command_that_is_not_there_is_reported() -> None:
     outcome = await called(cli("no-such-command-at-all"))
 
     assert "no-such-command-at-all: command not found" in str(outcome.error)
@@ -212,7 +212,7 @@ async def test_a_command_may_write_the_manual(tmp_path: Path) -> None:
     assert outcome.content == "hi"
 
 
-async def test_a_command_that_fails_to_write_a_manual_is_told() -> None:
+async def test_a_command_that_fails_to_write_a_manual_is_reported() -> None:
     async with toolbox(source("echo broken >&2; exit 2", utcp_mode="manual_url")) as box:
         [state] = box.report
 

@@ -69,7 +69,7 @@ async def test_so_does_one_that_a_clients_configuration_names(app: App, tmp_path
     assert outcome.content["headers"]["x-api-key"] == "k-123"
 
 
-async def test_a_document_behind_the_auth_of_its_template_is_told(tmp_path: Path) -> None:
+async def test_a_document_behind_the_auth_of_its_template_is_reported(tmp_path: Path) -> None:
     api = json.dumps({"openapi": "3.1.0", "info": {"title": "x", "version": "1"}, "paths": {}}).encode()
 
     async def answer(received: Received, writer: asyncio.StreamWriter) -> None:
@@ -85,7 +85,7 @@ async def test_a_document_behind_the_auth_of_its_template_is_told(tmp_path: Path
 
 
 @pytest.mark.programs
-async def test_auth_that_is_more_than_headers_is_told(app: App, tmp_path: Path) -> None:
+async def test_auth_that_is_more_than_headers_is_reported(app: App, tmp_path: Path) -> None:
     template = {
         "name": "api",
         "call_template_type": "http",
@@ -123,7 +123,7 @@ async def test_of_a_server_only_the_tools_that_a_manual_names_are_taken(tmp_path
 
 
 @pytest.mark.parametrize("config", [None, {"mcpServers": {}}, {"mcpServers": {"x": {}}}, {"mcpServers": {"x": 1}}])
-async def test_a_server_that_cannot_be_reached_is_told(tmp_path: Path, config: Any) -> None:
+async def test_a_server_that_cannot_be_reached_is_reported(tmp_path: Path, config: Any) -> None:
     template = {"name": "x", "call_template_type": "mcp", "config": config}
     async with toolbox(source(in_file(tmp_path, {"manual_call_templates": [template]}))) as box:
         [state] = box.report

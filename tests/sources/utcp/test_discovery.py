@@ -186,7 +186,7 @@ async def test_one_manual_that_fails_does_not_take_the_others_along(app: App, tm
     ],
     ids=range(14),
 )
-async def test_what_is_no_manual_is_told_by_name(tmp_path: Path, document: bytes | str, told: str) -> None:
+async def test_what_is_no_manual_is_reported_by_name(tmp_path: Path, document: bytes | str, told: str) -> None:
     (tmp_path / "manual.json").write_bytes(document.encode() if isinstance(document, str) else document)
 
     error = await error_of(source(tmp_path / "manual.json"))
@@ -231,7 +231,7 @@ async def test_a_server_that_is_away_is_an_error() -> None:
     assert "127.0.0.1:9" in await error_of(source("http://127.0.0.1:9/utcp"))
 
 
-async def test_a_file_that_is_not_there_is_told() -> None:
+async def test_a_file_that_is_not_there_is_reported() -> None:
     assert "the file './gone.json' does not exist" in await error_of(source("./gone.json"))
 
 

@@ -209,7 +209,7 @@ async def test_a_secret_that_is_only_taken_in_a_header_is_not_offered_again_in_t
     assert [request.path for request in site.requests] == ["/token", "/token", "/t", "/token", "/t", "/t"]
 
 
-async def test_a_client_that_is_refused_is_told_without_its_secret(app: App) -> None:
+async def test_a_client_that_is_refused_is_reported_without_its_secret(app: App) -> None:
     auth = {
         "auth_type": "oauth2",
         "token_url": f"{app.address}/token",
@@ -251,7 +251,7 @@ async def test_what_a_method_does_is_known_before_it_is_called(app: App) -> None
     }
 
 
-async def test_a_body_that_is_not_what_it_says_is_told(app: App) -> None:
+async def test_a_body_that_is_not_what_it_says_is_reported(app: App) -> None:
     app.publish("broken", b'{"a": ')
 
     outcome = await called(app.http("/published/broken"), {})
@@ -260,7 +260,7 @@ async def test_a_body_that_is_not_what_it_says_is_told(app: App) -> None:
     assert "/published/broken" in str(outcome.error)
 
 
-async def test_a_key_that_a_header_cannot_carry_is_told_without_it(app: App) -> None:
+async def test_a_key_that_a_header_cannot_carry_is_reported_without_it(app: App) -> None:
     auth = {"auth_type": "api_key", "api_key": "two\nlines-of-key", "var_name": "x-key"}
 
     outcome = await called(app.http("/echo", auth=auth), {})

@@ -66,7 +66,7 @@ async def test_a_longer_name_takes_none_that_is_taken(tmp_path: Path) -> None:
 
 @pytest.mark.programs
 @pytest.mark.parametrize("kind", ["file", "cli", "text"])
-async def test_a_configuration_that_leads_to_another_is_told(tmp_path: Path, kind: str) -> None:
+async def test_a_configuration_that_leads_to_another_is_reported(tmp_path: Path, kind: str) -> None:
     ways = {
         "file": {"call_template_type": "file", "file_path": "manual.json"},
         "cli": cli("cat manual.json"),

@@ -73,7 +73,7 @@ async def test_a_socket_is_opened_with_the_credential(app: App) -> None:
     assert by_source.content["authorization"] == "Bearer tok-1"
 
 
-async def test_a_socket_that_closes_in_a_call_or_keeps_silent_is_told(app: App) -> None:
+async def test_a_socket_that_closes_in_a_call_or_keeps_silent_is_reported(app: App) -> None:
     closed = await called(app.websocket(message="hang up"), {})
     silent = await called(app.websocket(message="silence", timeout=0.5), {})
 
@@ -81,7 +81,7 @@ async def test_a_socket_that_closes_in_a_call_or_keeps_silent_is_told(app: App) 
     assert isinstance(silent.error, ToolTimeoutError)
 
 
-async def test_an_answer_that_is_not_the_json_it_should_be_is_told(app: App) -> None:
+async def test_an_answer_that_is_not_the_json_it_should_be_is_reported(app: App) -> None:
     tools = [tool("t", {"call_template_type": "websocket", "url": app.address.replace("http", "ws") + "/echo"})]
     async with toolbox(source(manual(*tools))) as box:
         refused = await box.call("m.t", {})
@@ -144,13 +144,13 @@ async def test_datagrams_are_counted_and_joined(app: App) -> None:
 
 
 @pytest.mark.parametrize("template", [tcp, udp], ids=["tcp", "udp"])
-async def test_nobody_who_answers_is_told_in_time(app: App, template: Any) -> None:
+async def test_an_answer_that_no_one_gave_is_reported_in_time(app: App, template: Any) -> None:
     outcome = await called(template(app, request_data_format="text", timeout=300), {"a": "silence"}, TEXT)
 
     assert isinstance(outcome.error, ToolTimeoutError)
 
 
-async def test_a_field_that_cannot_be_right_is_told_by_name(app: App) -> None:
+async def test_a_field_that_cannot_be_right_is_reported_by_name(app: App) -> None:
     wrong: list[dict[str, Any]] = [
         {"framing_strategy": "fixed_length"},
         {"port": 0},
@@ -229,7 +229,7 @@ async def test_queries_read_and_mutations_do_not(app: App) -> None:
     assert effects == ["read", "external", "external"]
 
 
-async def test_something_else_than_a_graphql_answer_is_told(app: App) -> None:
+async def test_something_else_than_a_graphql_answer_is_reported(app: App) -> None:
     outcome = await called({**graphql(app), "url": f"{app.address}/echo"}, {})
 
     assert isinstance(outcome.error, ToolOutputError)

@@ -38,7 +38,7 @@ async def test_only_events_of_the_wanted_type_are_taken(app: App) -> None:
     assert outcome.content == [{"n": 1}, {"n": 3}]
 
 
-async def test_each_event_is_told_while_the_call_runs(app: App) -> None:
+async def test_each_event_is_reported_while_the_call_runs(app: App) -> None:
     async with toolbox(source(manual(tool("t", events(app))))) as box:
         outcome = await box.call("m.t", {"count": 1})
         stored = await box.store.events.read(run_id=outcome.run_id)
@@ -47,7 +47,7 @@ async def test_each_event_is_told_while_the_call_runs(app: App) -> None:
     assert told == ['{"n":0}', "the\nend"]
 
 
-async def test_a_stream_that_goes_on_gives_what_came_in_its_time(app: App) -> None:
+async def test_a_stream_that_continues_gives_what_came_in_its_time(app: App) -> None:
     outcome = await called(events(app), {"count": 1, "endless": 1}, timeout_s=1.0)
 
     assert outcome.content == [{"n": 0}, "the\nend"]
@@ -70,7 +70,7 @@ async def test_events_are_asked_for_whatever_else_the_manual_accepts() -> None:
     assert site.last.all("accept") == ["text/event-stream"]
 
 
-async def test_something_else_than_events_is_told(app: App) -> None:
+async def test_something_else_than_events_is_reported(app: App) -> None:
     outcome = await called({**events(app), "url": f"{app.address}/echo"}, {})
 
     assert isinstance(outcome.error, ToolOutputError)
@@ -125,7 +125,7 @@ async def test_a_text_in_pieces_is_a_text(app: App) -> None:
     assert outcome.content == ["plain text"]  # it says that it is JSON, and is not
 
 
-async def test_a_line_without_end_is_given_up_and_nobody_waits_for_it(app: App) -> None:
+async def test_a_line_without_end_is_given_up_and_no_one_waits_for_it(app: App) -> None:
     outcome = await called(stream(app, "/endless-line"), {})
 
     assert outcome.error.error_code == "response_too_large"

@@ -106,7 +106,7 @@ async def test_a_dollar_sign_elsewhere_is_only_a_dollar_sign(app: App, tmp_path:
     assert outcome.content["headers"]["x-ref"] == "$ref"
 
 
-async def test_a_variable_is_not_told_when_a_call_fails(app: App, tmp_path: Path) -> None:
+async def test_a_variable_is_not_reported_when_a_call_fails(app: App, tmp_path: Path) -> None:
     auth = {"auth_type": "api_key", "api_key": "Bearer ${TOKEN}", "var_name": "Authorization"}
     path = in_file(tmp_path, manual(tool("t", app.http("/status/${STATUS}", auth=auth))))
     variables = {"TOKEN": "s3cret-token", "STATUS": "403"}

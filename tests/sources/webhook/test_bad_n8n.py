@@ -235,18 +235,18 @@ async def test_a_tool_that_the_operator_wrote_goes_before_a_workflow_of_its_name
     ],
     ids=["path", "nodes", "note", "long note", "list", "schema", "pattern", "no bytes", "at once"],
 )
-async def test_what_is_wrong_with_a_workflow_is_told(one: Any, told: str) -> None:
+async def test_what_is_wrong_with_a_workflow_is_reported(one: Any, told: str) -> None:
     _, problems = await found_in(one)
     assert told in problems
 
 
-async def test_a_configured_tool_that_fits_no_workflow_is_told() -> None:
+async def test_a_configured_tool_that_fits_no_workflow_is_reported() -> None:
     others = [workflow(f"A {number}", f"a-{number}") for number in range(9)]
     _, problems = await found_in(*others, workflow("Flow"), options={"tools": {"flwo": {"description": "x"}}})
     assert "options.tools.flwo matches no active workflow; similar names: flow, " in problems
 
 
-async def test_names_that_would_clash_are_told_apart_by_path_and_then_by_more() -> None:
+async def test_names_that_would_clash_are_distinguished_by_path_and_then_by_more() -> None:
     found, problems = await found_in(
         workflow("Pay", "a-b", id="1"),
         workflow("pay!", "a_b", id="2"),
@@ -342,7 +342,7 @@ ODD_TRACE = "boom\n    at async Promise.all (x.js 0)\n  at run (/a b/x.js:1:2)\n
     ],
 )
 @pytest.mark.parametrize("kind", ["n8n", "plain"])
-async def test_a_stack_trace_is_told_to_nobody(answer: bytes, code: str, kind: str) -> None:
+async def test_a_stack_trace_is_reported_to_no_one(answer: bytes, code: str, kind: str) -> None:
     site = Site(by_path(workflows=listing(), flow=answer))
     async with site, box_of(site, options={"kind": kind, "tools": {"flow": {"url": "webhook/flow"}}}) as box:
         outcome = await box.call("n8n.flow", {})

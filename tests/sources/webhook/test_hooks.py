@@ -125,7 +125,7 @@ async def test_an_address_without_a_path_is_looked_at_without_credentials() -> N
     assert call.all("authorization") == ["Bearer tok-123456"]
 
 
-async def test_an_address_that_nobody_answers_at_says_how_not_to_look(free_port: int) -> None:
+async def test_an_address_that_no_one_answers_at_says_how_not_to_look(free_port: int) -> None:
     async with toolbox(source(f"http://127.0.0.1:{free_port}")) as box:
         [state] = box.report
     assert "options.kind: plain" in str(state.error)
@@ -176,7 +176,7 @@ async def test_a_redirect_is_not_followed(method: str) -> None:
 # ---------------------------------------------------------------- keys
 
 
-async def test_a_variable_in_a_url_is_filled_and_never_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_variable_in_a_url_is_filled_and_never_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOOK_TOKEN", "t0ken-of-ada")
     monkeypatch.setenv("HOOK_BASE", "base-of-ada")
 
@@ -301,7 +301,7 @@ async def test_an_empty_answer_is_no_result_where_none_is_promised() -> None:
     ],
     ids=["empty", "with a body", "without an address", "created"],
 )
-async def test_what_goes_on_elsewhere_is_told(answer: bytes, content: Any, told: str) -> None:
+async def test_what_continues_elsewhere_is_reported(answer: bytes, content: Any, told: str) -> None:
     async with Site(answer) as site, plain_box(site.url) as box:
         outcome = await box.call("hooks.call", {})
     assert (outcome.status, outcome.content) == ("completed", content)
@@ -330,7 +330,7 @@ async def test_a_webhook_that_never_answers_is_given_up() -> None:
     assert isinstance(outcome.error, ToolTimeoutError)
 
 
-async def test_no_secret_of_a_source_is_told() -> None:
+async def test_no_secret_of_a_source_is_reported() -> None:
     echo = said(400, {"message": "bad: tok-123456 s3cret-words"})
     given: dict[str, Any] = {"auth_type": "bearer", "auth_config": {"token": "tok-123456"}}
     async with Site(echo) as site:

@@ -119,7 +119,7 @@ async def test_an_empty_answer_where_a_result_is_promised_is_a_failure(n8n: N8n)
     assert "Respond to Webhook" in str(outcome.error)
 
 
-async def test_an_empty_answer_where_nothing_is_promised_is_told_as_suspicious(n8n: N8n) -> None:
+async def test_an_empty_answer_where_nothing_is_promised_is_reported_as_suspicious(n8n: N8n) -> None:
     async with n8n_box(n8n) as box:
         outcome = await box.call("n8n.fails_in_silence", {})
     assert (outcome.status, outcome.content) == ("completed", None)
@@ -192,7 +192,7 @@ async def test_hostile_and_foreign_names_give_tools_that_can_be_called(n8n: N8n)
     assert description.isprintable()
 
 
-async def test_what_is_no_webhook_is_told_and_what_is_disabled_or_asleep_is_not_there(n8n: N8n) -> None:
+async def test_what_is_no_webhook_is_reported_and_what_is_disabled_or_asleep_is_not_there(n8n: N8n) -> None:
     async with n8n_box(n8n) as box:
         told = "\n".join(box.problems)
     assert "workflow 'Form' starts with a form" in told
@@ -241,7 +241,7 @@ async def test_workflows_are_listed_page_by_page(n8n: N8n) -> None:
     ("path", "expected"),
     [("/", True), ("/rest/settings", True), ("/api/v1/workflows", True), ("/healthz", False), ("/webhook/x", False)],
 )
-async def test_an_n8n_is_told_by_what_it_answers(n8n: N8n, path: str, expected: bool) -> None:
+async def test_an_n8n_is_reported_by_what_it_answers(n8n: N8n, path: str, expected: bool) -> None:
     async with HttpClient(NetworkPolicy().for_source(n8n.url)) as client:
         response = await client.send(Request("GET", n8n.url + path, headers={"Accept": "application/json, */*"}))
         body = await response.read()

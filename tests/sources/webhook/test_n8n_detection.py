@@ -28,6 +28,6 @@ OLDER = {"data": {"versionCli": "1.20.0", "endpointWebhook": "webhook", "instanc
         pytest.param(200, "text/plain", b"n8n", False, id="text"),
     ],
 )
-def test_an_n8n_is_told_from_others(status: int, kind: str, body: Any, expected: bool) -> None:
+def test_an_n8n_is_reported_from_others(status: int, kind: str, body: Any, expected: bool) -> None:
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
     assert looks_like_n8n(status, Headers((("Content-Type", kind),)), raw) is expected

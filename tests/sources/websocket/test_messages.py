@@ -105,7 +105,7 @@ async def test_an_error_in_an_answer_is_a_failure_with_its_message(answer: str, 
     ["<html>", "", '{"a": NaN}', '{"a": 1} {"b": 2}', b"\xff\xfe", "[" * 100_000, '{"a":' * 50_000],
     ids=["page", "empty", "nan", "two", "no text", "deep list", "deep object"],
 )
-async def test_an_answer_that_is_not_json_is_told_as_such(rubbish: str | bytes) -> None:
+async def test_an_answer_that_is_not_json_is_reported_as_such(rubbish: str | bytes) -> None:
     error = (await answered(rubbish)).error
     assert error.error_code == "output_invalid"
     assert "the answer is not JSON" in str(error)
@@ -173,7 +173,7 @@ async def test_an_answer_is_checked_against_the_output_schema(outputs: str) -> N
     ],
     ids=["unknown argument", "no object", "no object inside", "no tools"],
 )
-async def test_a_tool_that_cannot_be_called_is_left_out_and_told(options: dict[str, Any], told: str) -> None:
+async def test_a_tool_that_cannot_be_called_is_left_out_and_reported(options: dict[str, Any], told: str) -> None:
     async with toolbox(source("ws://127.0.0.1:9", **options)) as box:
         assert [spec for spec in box.registry.specs() if spec.source == "api"] == []
         assert any(told in problem for problem in box.problems), box.problems

@@ -90,7 +90,7 @@ async def test_an_answer_that_comes_twice_does_not_reach_the_next_call() -> None
         assert (await second).content == {"n": 2}
 
 
-async def test_an_answer_that_comes_too_late_is_dropped_and_the_connection_goes_on() -> None:
+async def test_an_answer_that_comes_too_late_is_dropped_and_the_connection_continues() -> None:
     held = Held()
     async with serving(held) as url, toolbox(shared(url)) as box:
         late = await box.call("api.ask", {"n": 1}, timeout_s=0.1)
@@ -106,7 +106,7 @@ async def test_an_answer_that_comes_too_late_is_dropped_and_the_connection_goes_
     assert len(held.connections) == 1
 
 
-async def test_a_broken_connection_fails_the_calls_under_way_and_the_next_call_connects_anew() -> None:
+async def test_a_broken_connection_fails_the_calls_under_way_and_the_next_call_connects_again() -> None:
     held = Held()
     tools = {"pay": tool(side_effects="external")}
     async with serving(held) as url, toolbox(shared(url, tools, tries=3)) as box:
@@ -336,7 +336,7 @@ async def test_a_call_that_gives_up_does_not_disturb_others_whose_messages_wait_
     assert not given_up.value.sent
 
 
-async def test_closing_a_source_while_it_connects_tells_that_nothing_was_sent() -> None:
+async def test_closing_a_source_while_it_connects_reports_that_nothing_was_sent() -> None:
     reached = asyncio.Event()
 
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -83,7 +83,7 @@ async def test_a_close_before_the_answer_is_a_failure_and_not_repeated_where_tha
         assert told in str(outcome.error)
 
 
-async def test_a_server_that_is_not_there_is_told_and_asked_again_even_for_unsafe_calls() -> None:
+async def test_a_server_that_is_not_there_is_reported_and_asked_again_even_for_unsafe_calls() -> None:
     async with serving(echo) as url:
         pass
     tools = {"pay": tool(side_effects="external")}
@@ -192,7 +192,7 @@ async def test_credentials_and_headers_go_into_the_handshake() -> None:
     ("status", "code"),
     [(401, "auth_required"), (403, "auth_required"), (404, "client_error"), (500, "server_error")],
 )
-async def test_a_refused_handshake_is_told_without_the_credential(status: int, code: str) -> None:
+async def test_a_refused_handshake_is_reported_without_the_credential(status: int, code: str) -> None:
     def refuse(connection: ServerConnection, request: Request) -> Response:
         return connection.respond(status, f"not with {request.headers['Authorization']}")
 
@@ -222,7 +222,7 @@ def refuse(connection: ServerConnection, request: Request) -> Response:
 
 
 @pytest.mark.parametrize("refused", [None, refuse], ids=["answer", "handshake"])
-async def test_a_token_that_is_cut_where_a_long_text_is_cut_is_not_told(refused: Any) -> None:
+async def test_a_token_that_is_cut_where_a_long_text_is_cut_is_not_reported(refused: Any) -> None:
     options = {"auth_type": AuthType.BEARER, "auth_config": {"token": TOKEN}}
     async with (
         serving(repeat, process_request=refused) as url,
@@ -234,7 +234,7 @@ async def test_a_token_that_is_cut_where_a_long_text_is_cut_is_not_told(refused:
 
 
 @pytest.mark.parametrize("mode", ["per_call", "multiplexed"])
-async def test_a_server_that_closes_before_anything_is_sent_is_told_with_its_reason(mode: str) -> None:
+async def test_a_server_that_closes_before_anything_is_sent_is_reported_with_its_reason(mode: str) -> None:
     peer = Peer(b"\x88\x09" + (4401).to_bytes(2, "big") + b"too old", "Connection: Upgrade\r\n")
     async with await asyncio.start_server(peer, "127.0.0.1", 0) as server:
         url = f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}"

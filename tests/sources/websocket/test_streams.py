@@ -48,7 +48,7 @@ async def streamed(handler: Handler, *, told: list[str] | None = None, mode: str
 
 
 @pytest.mark.parametrize("mode", ["per_call", "multiplexed"])
-async def test_a_stream_ends_after_so_many_messages_and_each_is_told(mode: str) -> None:
+async def test_a_stream_ends_after_so_many_messages_and_each_is_reported(mode: str) -> None:
     told: list[str] = []
     outcome = await streamed(ticks(), told=told, mode=mode, max_messages=3)
     assert outcome.content == [{"n": 0}, {"n": 1}, {"n": 2}]
@@ -149,7 +149,7 @@ async def test_a_stream_is_limited_in_size_as_a_whole() -> None:
     assert outcome.error.error_code == "response_too_large"
 
 
-async def test_bytes_of_a_stream_are_told_in_base64() -> None:
+async def test_bytes_of_a_stream_are_reported_in_base64() -> None:
     async def send(connection: ServerConnection) -> None:
         await connection.recv()
         await connection.send(b"\x00\xff")

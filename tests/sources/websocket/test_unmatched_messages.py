@@ -41,7 +41,7 @@ async def test_what_is_for_no_call_is_dropped(stray: str, caplog: pytest.LogCapt
     assert "dropped" in caplog.text
 
 
-async def test_a_call_that_waits_alone_is_told_what_came_instead_of_its_answer() -> None:
+async def test_a_call_that_waits_alone_learns_what_came_instead_of_its_answer() -> None:
     async def babble(connection: ServerConnection) -> None:
         async for _ in connection:
             await connection.send("<html>what?</html>")
@@ -55,7 +55,7 @@ async def test_a_call_that_waits_alone_is_told_what_came_instead_of_its_answer()
 
 
 @pytest.mark.waits
-async def test_how_a_stray_message_begins_is_neither_told_to_one_of_many_nor_written_to_a_log(
+async def test_how_a_stray_message_begins_is_neither_reported_to_one_of_many_nor_written_to_a_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     held = Held()

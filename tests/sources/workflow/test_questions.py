@@ -94,7 +94,7 @@ async def test_a_question_inside_is_whole_wherever_it_is_asked_for(tmp_path: Pat
     assert isinstance(done, Completed)
 
 
-async def test_where_to_sign_in_is_told_to_the_asker_alone_also_inside_a_workflow() -> None:
+async def test_where_to_sign_in_is_reported_to_the_asker_alone_also_inside_a_workflow() -> None:
     async with toolbox("mail", None) as box:
         paused = await box.call("flow", {}, user=ANN)
         others = await box.pending.outcome(paused.pending_id, by=BOB, wait_s=0)
@@ -103,7 +103,7 @@ async def test_where_to_sign_in_is_told_to_the_asker_alone_also_inside_a_workflo
     assert (others.question.payload["provider"], "auth_url" in others.question.payload) == ("mail", False)
 
 
-async def test_where_to_sign_in_is_told_to_the_asker_also_after_an_approval() -> None:
+async def test_where_to_sign_in_is_reported_to_the_asker_also_after_an_approval() -> None:
     @tool(name="mail", side_effects="write", destructive=True)
     async def guarded(table: str, ctx: ToolContext) -> str:
         """Read the mail of whoever has signed in, with leave."""

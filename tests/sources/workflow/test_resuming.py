@@ -151,7 +151,7 @@ def ledger(folder: Path) -> list[str]:
 
 
 @pytest.mark.programs
-async def test_a_workflow_whose_process_was_killed_while_it_paused_goes_on_where_it_was(shop: Path) -> None:
+async def test_a_workflow_whose_process_was_killed_while_it_paused_continues_where_it_was(shop: Path) -> None:
     pending_id = killed(shop, "call")
 
     async with reopened(shop) as box:
@@ -201,7 +201,7 @@ async def test_one_that_was_killed_before_any_pause_asks_about_its_step_alone(sh
 
 
 @pytest.mark.programs
-async def test_one_that_was_killed_in_a_step_that_only_reads_goes_on_when_a_person_says_so(shop: Path) -> None:
+async def test_one_that_was_killed_in_a_step_that_only_reads_continues_when_a_person_says_so(shop: Path) -> None:
     (shop / "flows" / "order.yaml").write_text(UNASKED.replace("tool: shop.tell", "tool: shop.look"))
     (shop / "hang").touch()
     assert killed(shop, "call") == "inside"
@@ -218,7 +218,9 @@ async def test_one_that_was_killed_in_a_step_that_only_reads_goes_on_when_a_pers
 
 
 @pytest.mark.programs
-async def test_one_that_was_killed_after_the_answer_in_a_step_that_only_reads_goes_on_by_itself(shop: Path) -> None:
+async def test_one_that_was_killed_after_the_answer_in_a_step_that_only_reads_continues_automatically(
+    shop: Path,
+) -> None:
     (shop / "flows" / "order.yaml").write_text(FLOW.replace("tool: shop.tell", "tool: shop.look"))
     (shop / "hang").touch()
     pending_id = killed(shop, "call")

@@ -130,7 +130,7 @@ async def test_a_failed_call_is_tried_again_as_often_as_the_step_allows() -> Non
     assert "step 'a': flaky: OSError: not yet" in failed.error.message
 
 
-async def test_wrong_arguments_are_not_tried_again_and_a_step_may_go_on_after_a_failure() -> None:
+async def test_wrong_arguments_are_not_tried_again_and_a_step_may_continue_after_a_failure() -> None:
     text = """
     name: on
     steps:
@@ -187,7 +187,7 @@ async def test_no_step_begins_after_a_failure_and_those_under_way_end() -> None:
     assert (sorted(begun), ended) == (["bad", "slow"], ["slow"])
 
 
-async def test_every_nested_call_is_told_in_the_run_and_refused_where_the_policy_refuses_it() -> None:
+async def test_every_nested_call_is_reported_in_the_run_and_refused_where_the_policy_refuses_it() -> None:
     made = workflow("name: flow\nsteps: {a: {tool: echo}, b: {tool: add, arguments: {a: 1, b: 1}}}")
     policy = [{"action": "deny", "tools": ["add"]}]
     settings = Settings.model_validate({"data_dir": None, "policy": policy})

@@ -80,7 +80,7 @@ def test_percentages_that_are_not_whole_are_refused(share: dict[str, int]) -> No
         WorkflowOptions(aliases={"report": share})
 
 
-async def test_an_alias_of_no_version_and_a_version_in_two_files_are_told(tmp_path: Path) -> None:
+async def test_an_alias_of_no_version_and_a_version_in_two_files_are_reported(tmp_path: Path) -> None:
     folder_of(tmp_path, 1, 2)
     (tmp_path / "twice.yaml").write_text((tmp_path / "report1.yaml").read_text())
     async with box_of(tmp_path) as box:
