@@ -15,6 +15,7 @@
 # make test-peers   Penguiflow's own planner over our catalog, installed at first (minutes); `make test` skips it
 # make test-n8n   the tests of webhooks against a real n8n, installed at first (minutes); records its answers again
 # make test-postgres   the tests of stores, of whole calls, of the gateway and of agents on each PostgreSQL that is installed
+# make test-third-store   whole calls on a third store, which is slow and commits events out of order
 # make test-scale   workers under kills and outages; artifacts in object storage: kills, wrong credentials, lost buckets, copies, and all tests of stores
 # make soak    two gateways and two workers under a light load for 30 minutes: memory, descriptors, connections and latency
 # make test-console   the web console: Vitest, its checkers, every page and journey in a real browser, figures, first load
@@ -42,7 +43,7 @@ PARTS := $(patsubst tools/parts/%.txt,.parts/%/.installed,$(filter-out %/llm.txt
 # Tests start hundreds of programs that import the package: it is compiled once, wherever bytecode is switched off, too.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup console card chromium demo test quick test-imports test-live release hooks check check-style check-mypy check-pyright check-layers check-console bench prove conformance demo-llm test-litellm test-llm test-peers test-n8n test-clients test-frameworks test-console test-postgres test-scale soak docs clean
+.PHONY: setup console card chromium demo test quick test-imports test-live release hooks check check-style check-mypy check-pyright check-layers check-console bench prove conformance demo-llm test-litellm test-llm test-peers test-n8n test-clients test-frameworks test-console test-postgres test-third-store test-scale soak docs clean
 .DEFAULT_GOAL := setup
 
 setup: .venv/.installed node_modules/.installed $(PARTS) console card chromium
@@ -212,6 +213,10 @@ test-console: .venv/.installed console chromium check-console
 # PostgreSQL replaces SQLite. The wheel contains two versions, and the system may have another.
 test-postgres: .venv/.installed
 	$(BIN)/python -m tools.postgres_tests --numprocesses=$(WORKERS)
+
+# Code of the tests, which replaces SQLite: it shows what depends on one database.
+test-third-store: .venv/.installed
+	$(BIN)/python -m pytest tests/life_of_a_call --third-store --numprocesses=$(WORKERS)
 
 # Real servers that tests kill, disconnect and misuse.
 test-scale: .venv/.installed .parts/objects/.installed

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from toolpost.auth.keys import FileCipher
+from toolpost.contracts.clock import SYSTEM_CLOCK, Clock
 from toolpost.contracts.errors import StoreError
 from toolpost.contracts.events import CallRef, EventCode, RunEvent
 from toolpost.contracts.storage import Cipher, IdKind, Store
@@ -190,7 +191,8 @@ class OutOfOrderBackend:
 
     async def open(self, options: StoreOptions) -> Store:
         assert options.data_dir is not None
-        return open_out_of_order(options.data_dir, options.make_cipher(options.data_dir), limit=options.event_queue)
+        cipher = options.make_cipher(options.data_dir)
+        return open_out_of_order(options.data_dir, cipher, clock=options.clock, limit=options.event_queue)
 
     def find_ids(self, options: StoreOptions, kind: IdKind, prefix: str, *, tenant: str, limit: int) -> list[str]:
         beneath = options._replace(database="sqlite")
@@ -203,8 +205,10 @@ class OutOfOrderBackend:
         return SQLiteBackend().inspect(options._replace(database="sqlite"))
 
 
-def open_out_of_order(folder: Path, cipher: Cipher | None = None, *, limit: int = 50_000) -> Any:
-    """Open the data of a folder, once more if it is open."""
-    beneath = open_sqlite_store(folder, cipher=cipher or FileCipher(folder / "key"), queue_limit=limit)
+def open_out_of_order(
+    folder: Path, cipher: Cipher | None = None, *, clock: Clock = SYSTEM_CLOCK, limit: int = 50_000
+) -> Any:
+    """Open the data of a folder, which may be open already."""
+    beneath = open_sqlite_store(folder, cipher=cipher or FileCipher(folder / "key"), clock=clock, queue_limit=limit)
     writes = OutOfOrderBackend.writes[folder.resolve()]
     return OutOfOrderStore(beneath, writes, seed=next(OutOfOrderBackend.seeds))
