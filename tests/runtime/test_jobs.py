@@ -440,6 +440,31 @@ async def test_a_call_with_effects_that_a_shutdown_stopped_is_not_made_again(tmp
     assert (outcome.error.error_code, ended.attempts, bench.calls) == ("stopped", 2, ["run_1"])
 
 
+@pytest.mark.req("SCALE-01")
+async def test_a_job_that_cannot_be_recorded_does_not_hold_a_shutdown_and_is_left_to_the_next_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench, tried = Bench(), asyncio.Event()
+
+    async def fail(*_: Any, **__: Any) -> bool:
+        tried.set()
+        raise StoreError("the disk is full")
+
+    async with working(bench, tmp_path) as box:
+        monkeypatch.setattr(box.store.jobs, "finish", fail)
+        await box.engine.enqueue(job("run_1"))
+        await tried.wait()
+        await box.router.park(within_s=0)
+        await box.jobs.leave(within_s=0)
+    async with working(bench, tmp_path) as box:
+        outcome = await outcome_of(box, "run_1")
+        ended = await _ended(box, "call")
+
+    assert isinstance(outcome, Completed)
+    assert (ended.status, ended.attempts, bench.calls) == ("done", 2, ["run_1"])
+    assert "1 jobs are left to another process" in caplog.text
+
+
 async def test_a_defect_that_stops_background_work_is_logged(
     folder: Path | None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -6,7 +6,7 @@ import json
 import os
 import pickle
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from tests.postgres.databases import new_database
-from tests.postgres.server import restartable
+from tests.postgres.server import restartable, running
 from tests.scale.workers import ANN, Deployment, job, outcome_of
 from toolpost.contracts.errors import StoreError, ToolRateLimitError
 from toolpost.contracts.outcomes import Completed, Failed, Outcome, Paused
@@ -271,3 +271,19 @@ async def test_a_database_that_is_killed_loses_and_doubles_nothing(tmp_path: Pat
     assert {type(one) for one in outcomes[: len(names)]} == {Completed}
     assert {type(one) for one in outcomes[len(names) :]} <= {Completed, Paused}
     assert all(deployment.effects()[name] <= 1 for name in paid)
+
+
+@pytest.mark.req("SCALE-06")
+async def test_a_worker_whose_database_is_away_can_be_stopped(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        with running() as server:
+            deployment = Deployment(tmp_path, new_database(server))
+            worker = stack.enter_context(deployment.worker("--shutdown-limit", "1"))
+            async with deployment.client() as box:
+                await box.engine.enqueue(job("pay", "local.pay", seconds=3.0))
+                while not deployment.effects()["pay"]:
+                    await asyncio.sleep(0.05)
+        code = worker.stop()
+
+    assert code == 0
+    assert "left to another process" in worker.text

@@ -13,7 +13,7 @@ import typer
 from toolpost.cli.commands import CommonOptions
 from toolpost.cli.output import Output
 from toolpost.cli.runner import collect_garbage, run_command
-from toolpost.contracts.jobs import QUEUES, QueueName
+from toolpost.contracts.jobs import QUEUES, RECORDED_S, QueueName
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -111,6 +111,7 @@ async def _finish(box: Toolbox, limit_s: float | None, output: Output) -> None:
     if running:
         output.note(f"worker is stopping; {running} running jobs have {_limit(box, limit_s):g} s to finish")
     await box.router.park(within_s=_limit(box, limit_s))
+    await box.jobs.leave(within_s=RECORDED_S)
 
 
 def _limit(box: Toolbox, limit_s: float | None) -> float:

@@ -22,6 +22,7 @@ QUEUES: tuple[QueueName, ...] = ("runs", "tasks", "calls")
 ENDED = frozenset({"done", "failed", "cancelled"})
 DEFAULT_PRIORITY = 5
 ANSWER_PRIORITY = 1  # a person waits for what an answer starts
+RECORDED_S = 5.0  # at a shutdown, for jobs whose ends cannot be recorded
 
 
 class Job(Struct, frozen=True, kw_only=True):

@@ -55,7 +55,7 @@ _CLEAN_S = 600.0
 _KEPT_S = 86_400.0
 _ENDED = ["SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"]
 _ALIVE = ["ENQUEUED", "DELAYED", "PENDING"]
-_COMPLETION_S = 3600
+_COMPLETION_S = 10  # for the rows of workflows that have ended, if the database is away
 _LOG_LEVEL = "WARNING"
 
 
@@ -75,6 +75,8 @@ class DBOSConsumer:
         self._of_tenant = of_tenant
         self._poll_s = poll_s
         self._begun: dict[str, float] = {}  # when workflows of this process began, by job
+        self._has_ended = asyncio.Event()  # a workflow of this process
+        self._is_stopping = False
 
     @asynccontextmanager
     async def run(
@@ -98,17 +100,24 @@ class DBOSConsumer:
         loop = asyncio.get_running_loop()
         tending = loop.create_task(tender.run(self, worker))
         try:
-            yield self._bell.stop
+            yield self._stop
         finally:
-            self._bell.stop()
+            self._stop()
             tending.cancel()
             await asyncio.gather(tending, return_exceptions=True)
-            # In a thread, because workflows run on this loop until their end.
+            while self._begun:
+                self._has_ended.clear()
+                await self._has_ended.wait()
+            # In a thread, because workflows end on this loop.
             with ThreadPoolExecutor(1) as thread:
                 destroy = partial(DBOS.destroy, destroy_registry=True, workflow_completion_timeout_sec=_COMPLETION_S)
                 await loop.run_in_executor(thread, destroy)
                 await loop.run_in_executor(thread, client.destroy)
             loop.set_default_executor(ThreadPoolExecutor())  # in place of that of DBOS, which has ended
+
+    def _stop(self) -> None:
+        self._is_stopping = True
+        self._bell.stop()
 
     def ring(self) -> None:
         """Wake the threads that read the queues, because there are new jobs or free slots."""
@@ -152,12 +161,29 @@ class DBOSConsumer:
                 return
             self._begun[job_id] = self._clock.monotonic()
             try:
-                await _begin(worker, job_id)
+                await self._begin(worker, job_id)
             finally:
                 self._begun.pop(job_id, None)
+                self._has_ended.set()
                 self.ring()
 
         return run_job
+
+    async def _begin(self, worker: JobWorker, job_id: str) -> None:
+        """Run a job; wait while the store is unavailable, because the workflow is not run again.
+
+        Once this process stops, the job is left to another one, under another workflow ID.
+        """
+        while True:
+            try:
+                await worker.begin(job_id)
+            except StoreError as error:
+                _log.warning("job %s cannot begin: %s", job_id, error)
+            else:
+                return
+            if self._is_stopping:
+                return
+            await asyncio.sleep(_RETRY_S)
 
     def is_working_on(self, job_id: str) -> bool:
         """Return whether a workflow of this process runs a job."""
@@ -171,18 +197,6 @@ def describe_launch_failure(error: Exception) -> str:
     if isinstance(error, OperationalError):
         remedy = "start the worker again when the server accepts connections"
     return f"the worker could not prepare the schema dbos of the database: {reason}; {remedy}"
-
-
-async def _begin(worker: JobWorker, job_id: str) -> None:
-    """Run a job; wait while the store is unavailable, because the workflow is not run again."""
-    while True:
-        try:
-            await worker.begin(job_id)
-        except StoreError as error:
-            _log.warning("job %s cannot begin: %s", job_id, error)
-            await asyncio.sleep(_RETRY_S)
-        else:
-            return
 
 
 class _Tending:

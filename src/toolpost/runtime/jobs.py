@@ -50,6 +50,8 @@ class JobRunner:
         self._recovery = recovery
         self._store = router.store
         self.running = Counter[str]()  # also those that this process tries to begin
+        self._work = set[asyncio.Task[None]]()
+        self._is_leaving = False
 
     async def begin(self, job_id: str) -> None:
         if job_id in self.running:
@@ -57,11 +59,38 @@ class JobRunner:
         with self._counted(job_id):
             job = await self._store.jobs.begin(job_id)
             if job is not None:
-                await self._run(job)
+                await self._run_unless_left(job)
 
     async def run(self, job: Job) -> None:
         with self._counted(job.id):
-            await self._run(job)
+            await self._run_unless_left(job)
+
+    async def leave(self, *, within_s: float) -> None:
+        """Wait for jobs whose calls have ended or are suspended, and leave the others to another process.
+
+        Call this after `ToolRouter.park`, when the process ends. Jobs are left if the store is unavailable.
+        """
+        self._is_leaving = True
+        if not self._work:
+            return
+        _, late = await asyncio.wait(self._work, timeout=within_s)
+        if late:
+            _log.warning("%d jobs are left to another process, because the store is unavailable", len(late))
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
+
+    async def _run_unless_left(self, job: Job) -> None:
+        """Run a job in a task that `leave` can cancel."""
+        task = asyncio.get_running_loop().create_task(self._run(job))
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
+        try:
+            await task
+        except asyncio.CancelledError:
+            current = asyncio.current_task()
+            if not self._is_leaving or (current is not None and current.cancelling()):
+                raise
 
     @contextmanager
     def _counted(self, job_id: str) -> Generator[None]:

@@ -18,6 +18,7 @@ from starlette.responses import Response
 
 from toolpost.contracts.callers import OWN_DATA, Caller
 from toolpost.contracts.errors import ToolClientError, ToolError
+from toolpost.contracts.jobs import RECORDED_S
 from toolpost.contracts.outcomes import Outcome
 from toolpost.contracts.principal import LOCAL_TENANT, Principal
 from toolpost.gateway.access import CALLER, KeyUses, insufficient_scope
@@ -305,6 +306,7 @@ class RestService:
                 yield
             finally:
                 await self.box.router.park(within_s=0)
+                await self.box.jobs.leave(within_s=RECORDED_S)
                 if self._calls:
                     await asyncio.wait(self._calls, timeout=_CANCELLED_S)
 
