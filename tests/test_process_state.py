@@ -49,7 +49,7 @@ def test_c():
         (gc.disable, "the garbage collector is False, it was True"),
     ],
 )
-def test_what_a_test_changed_is_reported_and_undone(change: object, told: str) -> None:
+def test_a_change_of_a_test_is_reported_and_undone(change: object, told: str) -> None:
     before = ProcessState()
     change()  # type: ignore[operator]
 

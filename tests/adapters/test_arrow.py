@@ -253,7 +253,7 @@ def test_a_column_of_something_else_is_reported() -> None:
         (MCPTool("n", "", {"x": object()}, "u", "t"), r"row 2: 'n' cannot be stored: .*object"),
     ],
 )
-def test_what_cannot_be_stored_is_reported_by_its_row(value: Any, complaint: str) -> None:
+def test_a_value_that_cannot_be_stored_is_reported_by_its_row(value: Any, complaint: str) -> None:
     with pytest.raises(TypeError, match=complaint):
         tool_column([samples.MCP, None, value])
 

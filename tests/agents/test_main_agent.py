@@ -72,7 +72,7 @@ async def idle(agent: MainAgent) -> None:
 
 
 @pytest.mark.req("PMAIN-02")
-async def test_what_a_model_writes_outside_of_reply_reaches_no_one() -> None:
+async def test_text_of_a_model_outside_of_reply_reaches_no_one() -> None:
     async with main_agent("I shout!", says("hello"), "and I mutter") as (agent, model, said):
         await agent.send("web", "hi")
         await idle(agent)

@@ -86,7 +86,7 @@ async def test_calls_of_one_message_run_at_once() -> None:
     ],
     ids=["unknown", "cut", "array", "nan", "deep", "none", "type", "raises"],
 )
-async def test_what_goes_wrong_with_a_call_is_reported_to_the_model_and_the_run_continues(
+async def test_a_failed_call_is_reported_to_the_model_and_the_run_continues(
     name: str, arguments: Any, shown: str
 ) -> None:
     model = ScriptedModel(tool_calls((name, arguments), ("add", {"a": 1, "b": 2})), "sorry")

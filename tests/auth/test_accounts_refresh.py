@@ -191,7 +191,7 @@ async def test_an_issuer_that_never_answers_is_given_up(vault: Vault) -> None:
 @pytest.mark.parametrize(
     "error", [ToolConnectionError("refused", sent=False), ToolAuthError("invalid_client")], ids=["unsent", "refused"]
 )
-async def test_what_certainly_had_no_effect_is_reported_and_may_be_tried_again(vault: Vault, error: ToolError) -> None:
+async def test_a_failure_without_an_effect_is_reported_and_may_be_tried_again(vault: Vault, error: ToolError) -> None:
     kept, issuer = await expired(vault), Issuer(error)
     renewer = TokenRefresher(vault)
 

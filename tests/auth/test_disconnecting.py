@@ -50,7 +50,7 @@ class Held:
             await self.may_go_on.wait()
 
 
-async def test_what_became_of_an_account_is_reported_to_its_tenant_alone(box: Toolbox) -> None:
+async def test_the_end_of_an_account_is_reported_to_its_tenant_only(box: Toolbox) -> None:
     await box.accounts.disconnect("notes", PERSON)
 
     codes = (EventCode.ACCOUNT_CONNECTED, EventCode.ACCOUNT_DISCONNECTED)

@@ -211,7 +211,7 @@ async def test_requests_that_no_one_came_back_for_do_not_pile_up() -> None:
     ids=["described", "bare", "tricky", "echo"],
 )
 @pytest.mark.parametrize("status", [200, 400])
-async def test_what_the_provider_refuses_is_reported_in_its_words(told: dict[str, str], said: str, status: int) -> None:
+async def test_a_refusal_of_the_provider_is_reported_in_its_words(told: dict[str, str], said: str, status: int) -> None:
     async with Site(answer(status, **told)) as site:
         oauth = manager(site)
         request = await oauth.get_auth_request("github", USER, TRACE)

@@ -103,7 +103,7 @@ class Broken(Ledger):
     ],
     ids=["unknown provider", "no request", "no token"],
 )
-async def test_what_a_manager_does_wrong_is_reported_without_its_secrets(broken: Broken, said: str) -> None:
+async def test_an_error_of_a_manager_is_reported_without_its_secrets(broken: Broken, said: str) -> None:
     async with toolbox(ManagedCredentials(broken, "github"), servers={"github": hub()[0]}) as box:
         failed = await box.call("github.create", {"title": "Bug"}, user=ANN)
     assert isinstance(failed.error, ToolAuthError)

@@ -205,7 +205,7 @@ def _repeating(act: Callable[[], object]) -> Generator[None]:
 
 
 @pytest.mark.req("PFILE-06")
-async def test_what_is_known_of_a_file_is_reported(file: Path) -> None:
+async def test_the_known_facts_of_a_file_are_reported(file: Path) -> None:
     file.write_text("hello")
     os.utime(file, ns=(0, 1_700_000_000_123_456_789))
 

@@ -67,7 +67,7 @@ def test_elements_become_markdown(source: str, expected: str) -> None:
         "<a href='x' SECRET",
     ],
 )
-def test_what_no_one_sees_is_left_out(hidden: str) -> None:
+def test_invisible_text_is_skipped(hidden: str) -> None:
     assert markdown(f"<p>before</p>{hidden}").replace("before", "") == ""
 
 

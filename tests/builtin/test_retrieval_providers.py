@@ -54,7 +54,7 @@ async def test_opensearch_is_asked_with_filters_and_a_login() -> None:
         ("too_busy", "rate_limited", "the queue is full"),
     ],
 )
-async def test_what_opensearch_refuses_is_reported(case: str, code: str, said: str) -> None:
+async def test_an_error_of_opensearch_is_reported(case: str, code: str, said: str) -> None:
     async with Site(answer=recorded(f"opensearch/{case}")) as there:
         chain = build_retrieve_chain([provider("opensearch", url=there.url, index="docs", api_key=KEY)], allowed())
         error = await Caller(retrieve_tools(chain)).refused("retrieve", query="tea")

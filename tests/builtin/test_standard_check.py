@@ -210,7 +210,7 @@ def test_a_case_that_the_schema_refuses_contradicts_it(folder: Path) -> None:
     assert problem.startswith("tests.json: case 2: it expects a result, but schema.json refuses its arguments: $.n")
 
 
-def test_what_is_no_folder_is_reported(tmp_path: Path) -> None:
+def test_a_path_that_is_not_a_folder_is_reported(tmp_path: Path) -> None:
     assert check_folder(tmp_path / "missing") == [
         f"{tmp_path / 'missing'} is not a folder; name the folder of one tool"
     ]

@@ -46,7 +46,7 @@ async def test_deleting_and_moving_ask_a_person_and_writing_does_not(tmp_path: P
     assert (tmp_path / "a.txt").read_text() == "x"
 
 
-async def test_what_a_task_sets_holds_for_its_other_calls_and_is_not_reported(tmp_path: Path) -> None:
+async def test_a_variable_of_a_task_applies_to_its_other_calls_and_is_not_reported(tmp_path: Path) -> None:
     async with box(tmp_path) as opened:
         await opened.call("set_env", {"key": "CITY", "value": "Bern-and-nowhere-else"}, run_id="t1")
         same = await opened.call("get_env", {"key": "CITY"}, run_id="t1")

@@ -43,7 +43,7 @@ async def test_the_end_of_an_iteration_is_reported_as_an_error() -> None:
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, GeneratorExit])
-async def test_what_would_end_the_loop_is_reported_as_an_error(kind: type[BaseException]) -> None:
+async def test_an_exception_that_would_end_the_loop_is_reported_as_an_error(kind: type[BaseException]) -> None:
     def give_up() -> None:
         raise kind
 

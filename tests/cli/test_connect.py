@@ -183,14 +183,14 @@ def test_a_person_at_a_terminal_may_say_no(home: Path, typed: bytes, code: int) 
 
 
 @pytest.mark.programs
-def test_who_interrupts_before_the_yes_learns_that_nothing_was_written(home: Path) -> None:
+def test_an_interruption_before_the_confirmation_reports_that_nothing_was_written(home: Path) -> None:
     done = at_a_terminal(home, {"[y/N] ": b"\x03"}, "tools", "connect", "everything")
 
     assert (done.code, "interrupted; nothing was written to toolpost.yaml" in done.out) == (130, True)
 
 
 @pytest.mark.programs
-def test_who_interrupts_a_connection_learns_what_is_in_the_file(home: Path) -> None:
+def test_an_interrupted_connection_reports_the_content_of_the_file(home: Path) -> None:
     silent = ("--", sys.executable, "-c", "import time; time.sleep(600)")
     done = at_a_terminal(
         home, {"[y/N] ": b"y\n", "starting silent": b"\x03"}, "tools", "connect", "--name", "silent", *silent

@@ -65,9 +65,7 @@ def test_a_package_without_a_version_is_reported(toolpost: Run, home: Path) -> N
     assert "@acme/notes has no version, so every start runs the newest one" in done.err
 
 
-def test_what_was_changed_or_left_out_is_reported(
-    toolpost: Run, mcp_json: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_changed_and_skipped_parts_are_reported(toolpost: Run, mcp_json: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GITHUB_TOKEN", raising=False)
     done = toolpost("import", ".mcp.json", "--yes")
 

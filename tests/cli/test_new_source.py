@@ -230,7 +230,7 @@ def test_a_file_that_is_no_source_is_reported_as_what_it_is(
         ("wss://a.example/feed", "messages_undeclared", "write a source"),
     ],
 )
-def test_what_cannot_be_looked_at_is_reported_without_a_list_of_presets(
+def test_an_address_that_cannot_be_read_is_reported_without_a_list_of_presets(
     toolpost: Run, what: str, code: str, told: str
 ) -> None:
     done = toolpost("tools", "connect", what, "--json")

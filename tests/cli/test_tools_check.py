@@ -27,7 +27,7 @@ def test_a_folder_of_ones_own_is_reported_with_what_it_lacks(toolpost: Run, tmp_
     assert "there are no tests" in told.out
 
 
-def test_what_is_no_folder_is_reported(toolpost: Run, tmp_path: Path) -> None:
+def test_a_path_that_is_not_a_folder_is_reported(toolpost: Run, tmp_path: Path) -> None:
     done = toolpost("tools", "check", str(tmp_path / "missing"), "--json")
 
     assert done.code == 1

@@ -150,7 +150,7 @@ async def test_what_a_source_was_told_to_leave_out_needs_no_tool(shop: dict[str,
     assert await problems(source, policy=[{"action": "deny", "tools": ["shop.delete_item"]}]) == []
 
 
-async def test_what_a_filter_leaves_out_is_reported_only_if_it_is_nearly_let_in(shop: dict[str, Any]) -> None:
+async def test_a_filtered_tool_is_reported_only_if_the_filter_nearly_matches(shop: dict[str, Any]) -> None:
     source = {**shop, "tool_filter": ["delete_item"]}
     rules = [{"action": "deny", "tools": ["shop.delet_item", "shop.stock_report"]}]
 

@@ -250,7 +250,7 @@ async def test_what_json_has_no_word_for_is_still_answered(gate: Served) -> None
 # ---------------------------------------------------------------- cards and answers
 
 
-async def test_who_asks_for_a_question_that_there_is_not_is_reported_where_to_look_over_rest(gate: Served) -> None:
+async def test_a_missing_question_is_reported_with_where_to_look_over_rest(gate: Served) -> None:
     shown = await gate.http.get("/api/v1/pending/ask_none")
     answered = await answer(gate, "ask_none", decision="approve")
 
@@ -504,7 +504,7 @@ async def test_a_body_that_is_no_json_is_refused_with_the_place(gate: Served) ->
     assert "line 1 column 10" in broken.json()["detail"]
 
 
-async def test_who_answers_gives_a_call_a_file_of_her_own_and_no_one_elses(tmp_path: Path) -> None:
+async def test_an_approver_gives_a_call_her_own_file_and_no_other(tmp_path: Path) -> None:
     @tool(side_effects="write", destructive=True)
     async def send(files: list[dict[str, Any]], ctx: ToolContext) -> list[str]:
         """Send files."""

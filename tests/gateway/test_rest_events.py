@@ -308,7 +308,7 @@ async def find_line(lines: AsyncIterator[str], text: str) -> None:
         pass
 
 
-async def test_who_waits_for_an_outcome_is_reported_when_the_call_ends(tmp_path: Path) -> None:
+async def test_a_caller_that_waits_for_an_outcome_gets_it_when_the_call_ends(tmp_path: Path) -> None:
     go_on = asyncio.Event()
 
     @tool(side_effects="pure")

@@ -152,7 +152,7 @@ async def test_what_an_author_declared_external_is_asked_about_only_where_that_i
         assert outcome.question.prompt.endswith("it reaches outside this machine.")
 
 
-async def test_whoever_approves_is_not_reported_where_the_asker_signs_in(make_box: MakeBox) -> None:
+async def test_an_approver_does_not_see_where_the_asker_signs_in(make_box: MakeBox) -> None:
     link = "https://login.example/start?ticket=for-ann-alone"
 
     @tool(destructive=True)

@@ -271,7 +271,7 @@ class Fleet:
         return [sail, sail_all]
 
 
-async def test_whoever_waits_for_one_answer_learns_that_another_has_ended_the_call(make_box: MakeBox) -> None:
+async def test_a_caller_that_waits_for_one_answer_learns_that_another_has_ended_the_call(make_box: MakeBox) -> None:
     async with make_box(*Fleet().tools()) as box:
         paused = await box.call("sail_all", {"ships": ["a", "b"]}, user=ANN)
         first, second = (one.pending_id for one in paused.questions)

@@ -127,7 +127,7 @@ async def test_a_reply_without_calls_needs_no_answer(make_box: MakeBox, reply: A
 
 
 @pytest.mark.parametrize("reply", ["Hello.", None, {"error": {"message": "no credit"}}])
-async def test_what_is_no_reply_is_reported_with_what_would_be(make_box: MakeBox, reply: Any) -> None:
+async def test_an_invalid_reply_is_reported_with_a_valid_form(make_box: MakeBox, reply: Any) -> None:
     async with make_box(add) as box:
         with pytest.raises(TypeError, match="give the reply of Chat Completions"):
             await box.answer_tool_calls(reply)

@@ -187,7 +187,7 @@ class Odd:
         return "odd hunter22"
 
 
-def test_what_is_not_json_is_reported_as_text_without_its_secrets() -> None:
+def test_values_that_are_not_json_are_reported_as_text_without_secrets() -> None:
     told = Redactor(["hunter22"]).value({"a": Odd(), "b": b"hunter22", "c": MappingProxyType({"d": "hunter22"})})
 
     assert told == {"a": f"odd {MASK}", "b": f"b'{MASK}'", "c": {"d": MASK}}
@@ -270,7 +270,7 @@ def _all_text(value: Any) -> str:
         ("the key=abc is no URL's", "the key=abc is no URL's"),
     ],
 )
-def test_what_the_form_of_a_url_gives_away_is_not_reported(text: str, told: str) -> None:
+def test_credentials_in_a_url_are_not_reported(text: str, told: str) -> None:
     redactor = Redactor()
 
     assert redactor.redact(text) == told

@@ -31,7 +31,7 @@ def test_text_is_compact_and_readable() -> None:
     assert text_of({"a": [1, "é"]}) == '{"value":{"a":[1,"é"]}}'
 
 
-def test_what_json_does_not_know_is_reported_as_text() -> None:
+def test_values_that_json_does_not_have_are_reported_as_text() -> None:
     assert json.loads(text_of({1, 2})) == {"value": "{1, 2}"}
 
 

@@ -100,7 +100,7 @@ class Plugged(Transport):
         return self.made[-1]
 
 
-async def test_what_a_plug_in_raises_is_reported_and_its_source_is_closed() -> None:
+async def test_an_exception_of_a_plug_in_is_reported_and_its_source_is_closed() -> None:
     transport = Plugged(Foreign)
     sources = SourceManager(ToolRegistry(), Authorizer(), SourceFactory(transports={"mcp": transport}))
     await sources.add(ExternalToolConfig(name="foreign", transport="mcp", connection="x"))
@@ -109,7 +109,7 @@ async def test_what_a_plug_in_raises_is_reported_and_its_source_is_closed() -> N
     assert transport.made[0].closed == 1
 
 
-async def test_what_a_plug_in_takes_for_a_tool_and_is_none_is_reported() -> None:
+async def test_an_object_of_a_plug_in_that_is_not_a_tool_is_reported() -> None:
     class Careless(Foreign):
         async def discover(self) -> list[Any]:
             return ["not a tool"]

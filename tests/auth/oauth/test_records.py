@@ -50,7 +50,7 @@ def test_a_record_of_another_version_is_read_as_far_as_it_goes() -> None:
 
 
 @pytest.mark.parametrize("data", [None, [], {}, 7, {"server": "s3cret"}, "s3cret"], ids=repr)
-def test_what_is_no_record_is_reported_without_telling_it(data: object) -> None:
+def test_an_invalid_record_is_reported_without_its_content(data: object) -> None:
     with pytest.raises(StoreError, match="stored Transaction cannot be read") as refused:
         unpack_record(Transaction, data)
     assert "s3cret" not in str(refused.value)

@@ -103,7 +103,7 @@ async def test_a_task_is_its_callers_alone_and_is_cancelled_at_the_server_behind
 
 
 @pytest.mark.waits
-async def test_what_a_task_asks_is_answered_in_parts_and_it_continues() -> None:
+async def test_questions_of_a_task_are_answered_in_parts_and_it_continues() -> None:
     async with callers("acme:ann") as (ann,):
         task_id = (await ann.call("multi_input"))["taskId"]
         asked = (await ann.until(task_id, "input_required"))["inputRequests"]

@@ -223,7 +223,7 @@ async def test_words_of_the_operator_need_a_program(tmp_path: Path) -> None:
     ],
     ids=["missing", "text", "broken", "other format", "api", "empty", "no template"],
 )
-async def test_what_is_no_manual_is_reported_and_leaves_other_sources_alone(
+async def test_an_invalid_manual_is_reported_and_affects_no_other_source(
     tmp_path: Path, document: str | None, told: str
 ) -> None:
     path = tmp_path / "manual"

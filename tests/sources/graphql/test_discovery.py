@@ -164,7 +164,7 @@ async def test_a_name_that_breaks_the_grammar_never_gets_into_a_query(tmp_path: 
     assert any("'Query.needs' was skipped" in problem for problem in problems)
 
 
-async def test_what_needs_a_type_that_no_one_knows_is_left_out_and_reported(tmp_path: Path) -> None:
+async def test_an_operation_with_an_unknown_type_is_skipped_and_reported(tmp_path: Path) -> None:
     ghost = {"kind": "INPUT_OBJECT", "name": "Ghost"}
     maker = {"kind": "INPUT_OBJECT", "name": "Maker", "inputFields": [{"name": "by", "type": never_null(ghost)}]}
     house = {"kind": "INPUT_OBJECT", "name": "House", "inputFields": [{"name": "of", "type": never_null({**maker})}]}

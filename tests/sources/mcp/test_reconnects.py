@@ -233,7 +233,7 @@ async def test_a_source_that_was_away_when_the_toolbox_opened_is_there_when_it_c
     assert outcome.status == "completed"
 
 
-async def test_what_becomes_of_a_connection_is_reported(tmp_path: Path) -> None:
+async def test_changes_of_a_connection_are_reported(tmp_path: Path) -> None:
     rogue = Rogue(tmp_path, tool("echo"))
     async with toolbox(rogue.config()) as box:
         await end(rogue.pids[0])

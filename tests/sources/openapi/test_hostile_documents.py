@@ -204,7 +204,7 @@ async def test_the_event_loop_continues_while_a_hostile_document_is_read(
     assert calls.most < 4000  # less than one a tool
 
 
-async def test_what_is_left_out_of_a_hostile_document_is_reported_within_reason(tmp_path: Path) -> None:
+async def test_skipped_parts_of_a_hostile_document_are_reported_within_limits(tmp_path: Path) -> None:
     async with opened(crowded(100), tmp_path) as box:
         told = [problem for problem in box.problems if "a referenced document is skipped" in problem]
 

@@ -142,7 +142,7 @@ async def test_a_status_is_an_error_with_the_status_and_what_the_server_said(
     assert f"the shop says {status}" in str(error)
 
 
-async def test_what_the_server_finds_wrong_is_reported(shop: Caller) -> None:
+async def test_an_error_that_the_server_finds_is_reported(shop: Caller) -> None:
     error = await failed(shop("POST /boxes", {"body": {"label": 7}}))
     assert error.status_code == 422
     assert "body.label: Input should be a valid string" in str(error)

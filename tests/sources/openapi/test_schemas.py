@@ -64,7 +64,7 @@ def takes(schema: Any, body: Any) -> bool:
         ({"x-more": 1, "xml": {}, "externalDocs": {}, "type": "string"}, {"type": "string"}),
     ],
 )
-async def test_what_older_versions_say_differently_is_said_again(old: Any, new: Any) -> None:
+async def test_keywords_of_older_drafts_are_translated(old: Any, new: Any) -> None:
     if new is None:
         new = {"dependentSchemas": {"c": {"required": ["d"]}}, "dependentRequired": {"a": ["b"]}}
 

@@ -185,7 +185,7 @@ async def test_a_document_that_was_read_once_serves_without_its_server(tmp_path:
 @pytest.mark.parametrize(
     "document", [b"<html>no</html>", b"", b'{"openapi": "3.1.0", "info"', b"[]", b'{"swagger": "1.2"}']
 )
-async def test_what_is_no_document_is_reported_by_name(tmp_path: Path, document: bytes) -> None:
+async def test_an_invalid_document_is_reported_by_name(tmp_path: Path, document: bytes) -> None:
     (tmp_path / "api.json").write_bytes(document)
     async with toolbox(source(str(tmp_path / "api.json"))) as box:
         [state] = box.report

@@ -121,7 +121,7 @@ def test_odd_characters_are_the_text_that_another_parser_reads() -> None:
     assert [load_yaml(text) for text in ODD_TEXTS] == json.loads(answer.stdout)
 
 
-def test_what_is_no_yaml_is_reported_with_its_line() -> None:
+def test_invalid_yaml_is_reported_with_its_line() -> None:
     with pytest.raises(YamlError, match=r"line 2: mapping values are not allowed"):
         load_yaml("a: b\nc: d: e\n")
 

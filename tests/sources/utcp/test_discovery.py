@@ -186,7 +186,7 @@ async def test_one_manual_that_fails_does_not_take_the_others_along(app: App, tm
     ],
     ids=range(14),
 )
-async def test_what_is_no_manual_is_reported_by_name(tmp_path: Path, document: bytes | str, told: str) -> None:
+async def test_an_invalid_manual_is_reported_by_name(tmp_path: Path, document: bytes | str, told: str) -> None:
     (tmp_path / "manual.json").write_bytes(document.encode() if isinstance(document, str) else document)
 
     error = await error_of(source(tmp_path / "manual.json"))

@@ -235,7 +235,7 @@ async def test_a_tool_that_the_operator_wrote_goes_before_a_workflow_of_its_name
     ],
     ids=["path", "nodes", "note", "long note", "list", "schema", "pattern", "no bytes", "at once"],
 )
-async def test_what_is_wrong_with_a_workflow_is_reported(one: Any, told: str) -> None:
+async def test_errors_of_a_workflow_are_reported(one: Any, told: str) -> None:
     _, problems = await found_in(one)
     assert told in problems
 

@@ -301,7 +301,7 @@ async def test_an_empty_answer_is_no_result_where_none_is_promised() -> None:
     ],
     ids=["empty", "with a body", "without an address", "created"],
 )
-async def test_what_continues_elsewhere_is_reported(answer: bytes, content: Any, told: str) -> None:
+async def test_a_continuation_elsewhere_is_reported(answer: bytes, content: Any, told: str) -> None:
     async with Site(answer) as site, plain_box(site.url) as box:
         outcome = await box.call("hooks.call", {})
     assert (outcome.status, outcome.content) == ("completed", content)
