@@ -462,7 +462,7 @@ async def test_a_job_that_cannot_be_recorded_does_not_hold_a_shutdown_and_is_lef
 
     assert isinstance(outcome, Completed)
     assert (ended.status, ended.attempts, bench.calls) == ("done", 2, ["run_1"])
-    assert "1 jobs are left to another process" in caplog.text
+    assert "left to another process because the store is unavailable: 1" in caplog.text
 
 
 async def test_a_defect_that_stops_background_work_is_logged(

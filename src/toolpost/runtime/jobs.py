@@ -75,7 +75,7 @@ class JobRunner:
             return
         _, late = await asyncio.wait(self._work, timeout=within_s)
         if late:
-            _log.warning("%d jobs are left to another process, because the store is unavailable", len(late))
+            _log.warning("jobs that are left to another process because the store is unavailable: %d", len(late))
         for task in late:
             task.cancel()
         await asyncio.gather(*late, return_exceptions=True)
