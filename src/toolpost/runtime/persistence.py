@@ -69,7 +69,7 @@ async def kept_outcome(store: Store, run: RunSummary) -> Outcome | None:
 
 def interrupted_error(tool_name: str) -> ToolError:
     """Return the error of a call that is safe to repeat, after its process has terminated."""
-    message = "the process of this call ended before the call; it is safe to call again"
+    message = "the process of this call ended while it ran; it is safe to call again"
     return ToolError(message, tool_name=tool_name, category=ErrorCategory.RETRYABLE_SERVER, code="interrupted")
 
 
