@@ -42,7 +42,7 @@ export const eventPagesQuery = (filters: EventFilters) =>
     placeholderData: keepPreviousData,
   });
 
-/** The last notable events of the log; what follows arrives by itself. */
+/** The last notable events of the log; later ones arrive automatically. */
 export const latestEventsQuery = queryOptions({
   queryKey: ['audit', 'latest'],
   queryFn: async ({ signal }) => (await listEvents({ type: NOTABLE.join(',') }, LATEST, undefined, signal)).items,

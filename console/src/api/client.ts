@@ -19,7 +19,7 @@ export async function body<Data>(answer: Promise<{ data?: Data }>): Promise<NonN
   return data;
 }
 
-/** Send a request as whoever is signed in. After a 401 somebody signs in again, and the same person's request goes out again. */
+/** Send a request with the session's bearer. After a 401 and a new sign-in of the same user, send it again. */
 export async function send(request: Request): Promise<Response> {
   const signedIn = session() ?? (await nextSession());
   const response = await sendOnce(request.clone(), signedIn);

@@ -1,4 +1,4 @@
-/** A refused request: problem details of RFC 9457, or what the browser says when nobody answered. */
+/** A refused request: problem details of RFC 9457, or the browser's error for a request without a response. */
 
 import { gatewayNow } from '../format/clock';
 import { words } from '../words';
@@ -36,7 +36,7 @@ export class Problem extends Error {
     this.more = more;
   }
 
-  /** Any error as a problem; one that is none already was a request that nobody answered, or a mistake of this page. */
+  /** Any error as a problem: other errors are requests without a response, or bugs of this page. */
   static of(error: unknown): Problem {
     if (error instanceof Problem) return error;
     if (error instanceof TypeError) return new Problem({ status: 0, code: 'unreachable', detail: words.unreachable });

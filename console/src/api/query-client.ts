@@ -2,7 +2,7 @@ import { QueryClient } from '@tanstack/react-query';
 
 import { Problem } from './problem';
 
-/** What is fetched and kept. Events keep much of it fresh, so a new window does not fetch again by itself. */
+/** What is fetched and kept. Events keep much of it fresh, so a new window does not fetch again. */
 export const queryClient = new QueryClient({
   defaultOptions: {
     queries: {

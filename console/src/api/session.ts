@@ -27,7 +27,7 @@ export function useSession(): Session | undefined {
   return useSyncExternalStore(onSession, session);
 }
 
-/** Who is signed in. Only pages ask, and pages are only shown to somebody. */
+/** The user who is signed in. Only pages read it, and pages are shown only after a sign-in. */
 export function useMe(): Me {
   const signedIn = useSession();
   const last = lastSession();
@@ -54,7 +54,7 @@ export function updateMe(token: string, me: Me): void {
   if (current?.token === token) keepSession({ token, me });
 }
 
-/** The next session after the present one ended, whenever somebody signs in. */
+/** The next session after the present one has ended. */
 export async function nextSession(): Promise<Session> {
   if (current) return current;
   return new Promise((resolve) => {
@@ -71,7 +71,7 @@ export function onSession(listener: () => void): () => void {
   return () => listeners.delete(listener);
 }
 
-/** Whose page is on the screen while nobody is signed in any more. */
+/** The user of the page on the screen after the session has ended. */
 let last: Session | undefined = current;
 export function lastSession(): Session | undefined {
   return last;

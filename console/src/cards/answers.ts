@@ -17,10 +17,10 @@ export type Phase =
   | { at: 'sending'; decision: Answer['decision'] }
   /** It takes longer: most likely the call runs. */
   | { at: 'running'; decision: Answer['decision'] }
-  /** The connection was lost; nobody has said yet whether the answer arrived. */
+  /** The connection was lost; it is not known yet whether the answer arrived. */
   | { at: 'unconfirmed'; decision: Answer['decision'] }
   | { at: 'ended'; decision: Answer['decision']; outcome: Outcome | undefined }
-  /** Somebody else was faster. */
+  /** Someone else was faster. */
   | { at: 'elsewhere' }
   /** The answer was not taken; the question is still open. */
   | { at: 'refused'; problem: Problem };
@@ -45,7 +45,7 @@ export function isBusy({ at }: Phase): boolean {
   return at === 'sending' || at === 'running' || at === 'unconfirmed';
 }
 
-/** Be told when an answer has come to its end. */
+/** Subscribe to the ends of answers. */
 export function onFinished(listener: (card: Card, phase: Phase) => void): () => void {
   finished.add(listener);
   return () => finished.delete(listener);
@@ -101,7 +101,7 @@ async function confirm(card: Card, answer: Answer): Promise<Phase> {
   }
 }
 
-/** The card was answered already: by this person with the same decision, which is as good, or by somebody else. */
+/** The card was answered already: by this person with the same decision, which is equivalent, or by someone else. */
 async function taken(id: string, decision: Answer['decision']): Promise<Phase> {
   const card = await refetch(id);
   const same = card.answer?.decision === decision && card.answered_by === session()?.me.user;

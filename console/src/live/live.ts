@@ -1,6 +1,6 @@
 /**
- * One stream of events for all tabs of a browser. The tab that holds a Web Lock reads it and tells the others; when it
- * closes, the next tab goes on after the last event. Without locks (plain http from elsewhere) each tab has its own.
+ * One stream of events for all tabs of a browser. The tab that holds a Web Lock reads it and forwards events; when it
+ * closes, the next tab continues after the last event. Without locks (plain http from elsewhere) each tab has its own.
  */
 
 import { useSyncExternalStore } from 'react';

@@ -1,4 +1,4 @@
-/** Events on their way to the screen: at most 200 at once, and four times a second when more than 50 a second come. */
+/** Events on their way to the screen: at most 200 together, and four times a second when more than 50 a second come. */
 
 import type { Event } from '../api/types';
 

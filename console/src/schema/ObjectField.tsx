@@ -22,7 +22,7 @@ interface BodyProps {
   value: Json | undefined;
   onChange: (value: Json) => void;
   path: Path;
-  /** In a branch of a union, whose name says the constant that tells it apart. */
+  /** In a branch of a union whose name contains the constant that distinguishes it. */
   withoutConstants?: boolean;
 }
 

@@ -17,7 +17,7 @@ export interface FormContext {
   disabled: boolean;
   /** A person left a field; its issues are shown from now on. */
   touch: (pointer: string) => void;
-  /** A JSON field has text that is not JSON, or has none any more. */
+  /** A JSON field has text that is not JSON, or no longer has. */
   setBroken: (pointer: string, broken: boolean) => void;
   unmask: (pointer: string) => void;
 }

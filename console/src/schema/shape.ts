@@ -130,7 +130,7 @@ function unionShape(branches: JsonSchema[], root: SchemaRoot, depth: number): Sh
   return { kind: 'union', branches: labelled(branches, resolved) };
 }
 
-/** Each branch by its title, the constant that tells it apart, or its shape; equal labels get a number. */
+/** Each branch by its title, the constant that distinguishes it, or its shape; equal labels get a number. */
 function labelled(branches: JsonSchema[], resolved: (JsonSchema | undefined)[]): Branch[] {
   const labels = resolved.map((schema, index) => labelOf(schema ?? {}, branches[index] ?? {}));
   return branches.map((schema, index) => {

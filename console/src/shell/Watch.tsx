@@ -42,7 +42,7 @@ function useFreshMe(): void {
   }, [isOpen]);
 }
 
-/** What came of an answer, when its card is no longer on the screen. */
+/** The outcome of an answer whose card is no longer on the screen. */
 function useFinishedToasts(): void {
   const path = useRouterState({ select: (state) => state.location.pathname });
   useEffect(

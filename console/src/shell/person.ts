@@ -2,7 +2,7 @@ import { useSyncExternalStore } from 'react';
 
 import { lastSession, onSession } from '../api/session';
 
-/** Whose pages are shown: who is signed in, or who was until the session ended. */
+/** The user whose pages are shown: the one signed in, or the one whose session has ended. */
 export function useShownPerson(): string | undefined {
   return useSyncExternalStore(onSession, () => lastSession()?.me.user);
 }

@@ -144,7 +144,7 @@ function inline(token: Token): ReactNode {
   }
 }
 
-/** A link that a stranger wrote: its host is shown, and only http and https can be opened. */
+/** A link in untrusted text: its host is shown, and only http and https can be opened. */
 export function OtherLink({ href, children }: { href: string; children: ReactNode }) {
   const address = addressOf(href);
   if (!address) {

@@ -38,7 +38,7 @@ interface AnswerBarProps {
   ref: Ref<HTMLElement>;
 }
 
-/** The answers at the foot of a card. One press sends one answer, and says what came of it. */
+/** The answers at the foot of a card. One press sends one answer, and shows its outcome. */
 export function AnswerBar({ card, open, quiet, form, onForm, onEdit, onNext, ref }: AnswerBarProps) {
   const me = useMe();
   const now = useNow(1);

@@ -17,7 +17,7 @@ interface AnswerStateProps {
   onNext: () => void;
 }
 
-/** What became of an answer: on its way, running, ended, given by somebody else, or refused. */
+/** The state of an answer: on its way, running, ended, given by someone else, or refused. */
 export function AnswerState({ card, phase, expired, onNext }: AnswerStateProps) {
   if (phase.at === 'refused') {
     return (

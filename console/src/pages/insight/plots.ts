@@ -46,7 +46,7 @@ export function errorsPlot(errors: Series | undefined, filter: CallFilter, range
   return { title: words.errorsTitle, note: words.errorsNote(formatCount(count), range), unit: 'count', lines };
 }
 
-/** Questions at the left of each step, what came of questions at the right, and how long the answers took as a line. */
+/** Questions at the left of each step, their outcomes at the right, and how long the answers took as a line. */
 export function waitsPlot(data: Series, range: string): Plot {
   const asked = metric(data, 'asked');
   const half = metric(data, 'answer_p50');

@@ -148,7 +148,7 @@ function Fact({ name, children }: { name: string; children: React.ReactNode }) {
   );
 }
 
-/** Whether the log of the run is as it was written; looked at when somebody asks. */
+/** Whether the log of the run is unchanged; checked on request. */
 function Verified({ run }: { run: Run }) {
   const cache = useQueryClient();
   const verify = useMutation({ mutationFn: () => cache.query({ ...verifyQuery(run.run_id), staleTime: 0 }) });

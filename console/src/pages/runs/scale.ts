@@ -85,7 +85,7 @@ function timeTicks(begin: number, end: number, shown: number, folds: readonly Fo
   let next = 0;
   while (begin + next <= end && ticks.length < 200) {
     const fold = folds.find((one) => begin + next > one.from && begin + next < one.to);
-    // Skips a fold at once: it may be days long.
+    // Skips a fold in one step: it may be days long.
     if (fold) next = Math.ceil((fold.to - begin) / step) * step;
     else {
       ticks.push({ x: x(begin + next), at: next });

@@ -1,4 +1,4 @@
-/** The ticket that the address brought: redeemed once, and asked about when somebody else is signed in. */
+/** The ticket that the address brought: redeemed once, with a question if someone else is signed in. */
 
 import { useSyncExternalStore } from 'react';
 
@@ -12,7 +12,7 @@ import { wasStartedHere } from './issuer';
 export type TicketState =
   | { state: 'none' }
   | { state: 'redeeming' }
-  /** Somebody else is signed in, or another browser began this sign-in; `opened` is used only if the person says so (login CSRF). */
+  /** Someone else is signed in, or another browser began this sign-in; `opened` is used only if the person says so (login CSRF). */
   | { state: 'confirm'; opened: OpenedSession }
   | { state: 'failed'; problem: Problem };
 
@@ -49,7 +49,7 @@ function isExpected({ me }: OpenedSession): boolean {
   return signedIn ? signedIn.me.user === me.user : started || me.caller.kind === 'operator';
 }
 
-/** Go on with the new session, or end it and stay who one is. */
+/** Continue with the new session, or end it and keep the present one. */
 export function confirmTicket(opened: OpenedSession, goOn: boolean): void {
   if (goOn) {
     take(opened);

@@ -8,7 +8,7 @@ import { sourceWords } from '../../words';
 export interface SourceLook {
   tone: Tone | 'half';
   text: string;
-  /** Somebody should look at it. */
+  /** It needs attention. */
   attention: boolean;
 }
 

@@ -24,7 +24,7 @@ interface CallResultProps {
   onRenew: () => void;
 }
 
-/** What came of a call: progress while it runs, then the result, the failure, or the question it waits for. */
+/** The outcome of a call: progress while it runs, then the result, the failure, or the question it waits for. */
 export function CallResult({ call, tool, onRenew }: CallResultProps) {
   switch (call.state) {
     case 'idle':

@@ -84,7 +84,7 @@ interface SearchFieldProps {
   ref: React.Ref<HTMLInputElement>;
 }
 
-/** Searches after a short rest, so that typing goes on. */
+/** Searches after a short pause, so that typing is not interrupted. */
 function SearchField({ value, onChange, onKeyDown, tookMs, ref }: SearchFieldProps) {
   const [text, setText] = useState(value);
   const [shown, setShown] = useState(value);

@@ -133,7 +133,7 @@ function Line({ id, entry, selected, onOpen, onPoint }: LineProps) {
   );
 }
 
-/** Everything that fits the text: what is known at once, and the tools that the gateway finds. */
+/** Everything that fits the text: what is known immediately, and the tools that the gateway finds. */
 function useGroups(text: string): EntryGroup[] {
   const query = useDebounced(text.trim());
   const cards = useQuery(openCardsQuery).data ?? [];

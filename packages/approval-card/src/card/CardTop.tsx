@@ -16,7 +16,7 @@ export function KindChip({ action }: { action: PendingAction }) {
   );
 }
 
-/** When an open action expires, and what that means; nothing for one that nobody has to answer. */
+/** When an open action expires, and what that means; nothing for one that needs no answer. */
 export function Expiry({ action, short }: { action: PendingAction; short?: boolean }) {
   if (action.status !== 'open' || action.kind === 'restart') return null;
   return (

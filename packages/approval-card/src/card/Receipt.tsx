@@ -27,7 +27,7 @@ interface ReceiptProps {
   next?: (id: string) => ReactNode;
 }
 
-/** How a closed action was answered, and what came of the call. */
+/** The answer to a closed action, and the outcome of its call. */
 export function Receipt({ action, outcome: given, run, next }: ReceiptProps) {
   const outcome = (given ?? action.outcome) as OutcomeView | null | undefined;
   if (action.status === 'open' && !outcome) return null;

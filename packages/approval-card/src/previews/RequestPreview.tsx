@@ -37,7 +37,7 @@ export function RequestPreview({ action }: { action: PendingAction }) {
   );
 }
 
-/** The command of a call, one chip a word: each is passed on as it is, whatever it contains. */
+/** The command of a call, one chip a word: each is passed on unchanged. */
 export function CommandPreview({ action }: { action: PendingAction }) {
   const { cwd, env_names: names, stdin } = action.preview ?? {};
   return (
