@@ -7,7 +7,7 @@ import { CSPProvider } from '@base-ui/react/csp-provider';
 import { Tooltip } from '@base-ui/react/tooltip';
 import { QueryClientProvider } from '@tanstack/react-query';
 import { RouterProvider } from '@tanstack/react-router';
-import { lazy, StrictMode } from 'react';
+import { StrictMode } from 'react';
 import { createRoot } from 'react-dom/client';
 
 import { queryClient } from './api/query-client';
@@ -17,8 +17,9 @@ import { listenToKeys } from './shell/keys';
 import { applyPreferences } from './shell/preferences';
 import './styles/base.css';
 import { Toasts } from './ui/Toast';
+import { lazyPart } from './ui/lazy-part';
 
-const RawText = lazy(() => import('./ui/RawText'));
+const RawText = lazyPart(() => import('./ui/RawText'));
 
 applyPreferences();
 listenToKeys();

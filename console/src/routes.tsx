@@ -1,12 +1,13 @@
 /** All routes of the console. Each page is a chunk of its own; its filters are in the address. */
 
-import { createRootRoute, createRoute, createRouter, lazyRouteComponent, redirect } from '@tanstack/react-router';
+import { createRootRoute, createRoute, createRouter, redirect } from '@tanstack/react-router';
 
 import { BASE_PATH } from './api/address';
 import { given, json, number, oneOf, text, texts } from './search-params';
 import { BrokenPage } from './shell/BrokenPage';
 import { Root } from './shell/Root';
 import { NoSuchPage } from './shell/NoSuchPage';
+import { lazyPart } from './ui/lazy-part';
 
 const root = createRootRoute({ component: Root, notFoundComponent: NoSuchPage, errorComponent: BrokenPage });
 
@@ -16,7 +17,7 @@ const now = createRoute({
   getParentRoute: () => root,
   path: '/',
   validateSearch: (raw: Record<string, unknown>) => given({ window: oneOf(raw, 'window', ['1h', '24h']) }),
-  component: lazyRouteComponent(() => import('./pages/now/NowPage')),
+  component: lazyPart(() => import('./pages/now/NowPage')),
 });
 
 // ---------------------------------------------------------------- Approvals
@@ -33,14 +34,14 @@ const approvals = createRoute({
   getParentRoute: () => root,
   path: 'approvals',
   validateSearch: approvalsSearch,
-  component: lazyRouteComponent(() => import('./pages/approvals/ApprovalsPage')),
+  component: lazyPart(() => import('./pages/approvals/ApprovalsPage')),
 });
 
 const approval = createRoute({
   getParentRoute: () => root,
   path: 'approvals/$id',
   validateSearch: approvalsSearch,
-  component: lazyRouteComponent(() => import('./pages/approvals/ApprovalsPage')),
+  component: lazyPart(() => import('./pages/approvals/ApprovalsPage')),
 });
 
 // ---------------------------------------------------------------- Runs
@@ -54,14 +55,14 @@ const runs = createRoute({
       since: number(raw, 'since'),
       until: number(raw, 'until'),
     }),
-  component: lazyRouteComponent(() => import('./pages/runs/RunsPage')),
+  component: lazyPart(() => import('./pages/runs/RunsPage')),
 });
 
 const run = createRoute({
   getParentRoute: () => root,
   path: 'runs/$id',
   validateSearch: (raw: Record<string, unknown>) => texts(raw, 'call', 'tab'),
-  component: lazyRouteComponent(() => import('./pages/runs/RunPage')),
+  component: lazyPart(() => import('./pages/runs/RunPage')),
 });
 
 // ---------------------------------------------------------------- Tools
@@ -72,14 +73,14 @@ const tools = createRoute({
   getParentRoute: () => root,
   path: 'tools',
   validateSearch: toolsSearch,
-  component: lazyRouteComponent(() => import('./pages/tools/ToolsPage')),
+  component: lazyPart(() => import('./pages/tools/ToolsPage')),
 });
 
 const tool = createRoute({
   getParentRoute: () => root,
   path: 'tools/$name',
   validateSearch: toolsSearch,
-  component: lazyRouteComponent(() => import('./pages/tools/ToolsPage')),
+  component: lazyPart(() => import('./pages/tools/ToolsPage')),
 });
 
 // ---------------------------------------------------------------- Sources
@@ -90,21 +91,21 @@ const sources = createRoute({
   getParentRoute: () => root,
   path: 'sources',
   validateSearch: sourcesSearch,
-  component: lazyRouteComponent(() => import('./pages/sources/SourcesPage')),
+  component: lazyPart(() => import('./pages/sources/SourcesPage')),
 });
 
 const addSource = createRoute({
   getParentRoute: () => root,
   path: 'sources/add',
   validateSearch: sourcesSearch,
-  component: lazyRouteComponent(() => import('./pages/sources/SourcesPage')),
+  component: lazyPart(() => import('./pages/sources/SourcesPage')),
 });
 
 const source = createRoute({
   getParentRoute: () => root,
   path: 'sources/$name',
   validateSearch: sourcesSearch,
-  component: lazyRouteComponent(() => import('./pages/sources/SourcePage')),
+  component: lazyPart(() => import('./pages/sources/SourcePage')),
 });
 
 // ---------------------------------------------------------------- Accounts, Insight, Audit
@@ -113,7 +114,7 @@ const accounts = createRoute({
   getParentRoute: () => root,
   path: 'accounts',
   validateSearch: (raw: Record<string, unknown>) => texts(raw, 'connected', 'for'),
-  component: lazyRouteComponent(() => import('./pages/accounts/AccountsPage')),
+  component: lazyPart(() => import('./pages/accounts/AccountsPage')),
 });
 
 const insight = createRoute({
@@ -128,7 +129,7 @@ const insight = createRoute({
       since: number(raw, 'since'),
       until: number(raw, 'until'),
     }),
-  component: lazyRouteComponent(() => import('./pages/insight/InsightPage')),
+  component: lazyPart(() => import('./pages/insight/InsightPage')),
 });
 
 const audit = createRoute({
@@ -141,7 +142,7 @@ const audit = createRoute({
       until: number(raw, 'until'),
       event: number(raw, 'event'),
     }),
-  component: lazyRouteComponent(() => import('./pages/audit/AuditPage')),
+  component: lazyPart(() => import('./pages/audit/AuditPage')),
 });
 
 // ---------------------------------------------------------------- Settings
@@ -156,7 +157,7 @@ const settingsSection = createRoute({
   getParentRoute: () => root,
   path: 'settings/$section',
   validateSearch: (raw: Record<string, unknown>) => given({ tool: text(raw, 'tool'), args: json(raw, 'args') }),
-  component: lazyRouteComponent(() => import('./pages/settings/SettingsPage')),
+  component: lazyPart(() => import('./pages/settings/SettingsPage')),
 });
 
 // ---------------------------------------------------------------- sign-in
@@ -165,13 +166,13 @@ const signIn = createRoute({
   getParentRoute: () => root,
   path: 'sign-in',
   validateSearch: (raw: Record<string, unknown>) => given({ to: text(raw, 'to') }),
-  component: lazyRouteComponent(() => import('./pages/sign-in/SignedInPage')),
+  component: lazyPart(() => import('./pages/sign-in/SignedInPage')),
 });
 
 const oauthCallback = createRoute({
   getParentRoute: () => root,
   path: 'oauth/callback/$service',
-  component: lazyRouteComponent(() => import('./pages/accounts/CallbackPage')),
+  component: lazyPart(() => import('./pages/accounts/CallbackPage')),
 });
 
 export const router = createRouter({

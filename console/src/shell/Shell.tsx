@@ -1,5 +1,5 @@
 import { Outlet, useNavigate } from '@tanstack/react-router';
-import { lazy, Suspense, useState } from 'react';
+import { Suspense, useState } from 'react';
 
 import { words } from '../words';
 import { Banner } from './Banner';
@@ -9,9 +9,10 @@ import { NAVIGATION } from './navigation';
 import styles from './Shell.module.css';
 import { Sidebar } from './Sidebar';
 import { Watch } from './Watch';
+import { lazyPart } from '../ui/lazy-part';
 
-const Find = lazy(() => import('./find/Find'));
-const KeyHelp = lazy(() => import('./KeyHelp'));
+const Find = lazyPart(() => import('./find/Find'));
+const KeyHelp = lazyPart(() => import('./KeyHelp'));
 
 /** The frame around every page: sidebar, the page as one panel, and on a phone a bar at the bottom. */
 export function Shell() {

@@ -1,8 +1,9 @@
-import { lazy, Suspense, useState } from 'react';
+import { Suspense, useState } from 'react';
 
 import type { DrawerProps } from './DrawerPanel';
+import { lazyPart } from './lazy-part';
 
-const DrawerPanel = lazy(() => import('./DrawerPanel'));
+const DrawerPanel = lazyPart(() => import('./DrawerPanel'));
 
 /**
  * A panel from the right edge; on a phone a sheet of nearly the whole height, which a swipe down closes. Its code is loaded

@@ -1,9 +1,10 @@
-import { lazy, Suspense, useMemo, useState } from 'react';
+import { Suspense, useMemo, useState } from 'react';
 
 import { fromPlain, isObject, stringify, type Json } from '../schema/json';
 import { tryParse } from '../schema/parse';
 import { Chip } from '../ui/Chip';
 import { UntrustedIcon } from '../ui/icons';
+import { lazyPart } from '../ui/lazy-part';
 import { Segmented } from '../ui/Tabs';
 import { viewWords } from '../words';
 import { ArtifactById } from './ArtifactView';
@@ -13,7 +14,7 @@ import styles from './ResultView.module.css';
 import { tableOf } from './table-data';
 import { TextView } from './TextView';
 
-const Markdown = lazy(() => import('./Markdown'));
+const Markdown = lazyPart(() => import('./Markdown'));
 
 type Kind = 'tree' | 'table' | 'markdown' | 'text' | 'raw';
 const MARKDOWN = /^(#{1,6} |[-*] |\d+\. |> |```|\|.+\|$)/m;

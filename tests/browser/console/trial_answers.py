@@ -104,6 +104,7 @@ async def test_an_answer_whose_confirmation_was_lost_runs_the_call_once(
     tab = await ann.signs_in((await desk.ticket()).replace(desk.url, relay.url))
     await tab.goto(f"{relay.url}/approvals/{pending}")
     await expect(answer(tab, "approve")).to_be_visible()
+    await ann.settles(tab)  # requests without an answer would take all connections of the browser
     relay.swallow()
     await press(answer(tab, "approve"))
     await desk.outcome(pending)
@@ -125,6 +126,7 @@ async def test_an_answer_that_never_arrived_is_sent_again_automatically(
     tab = await ann.signs_in((await desk.ticket()).replace(desk.url, relay.url))
     await tab.goto(f"{relay.url}/approvals/{pending}")
     await expect(answer(tab, "approve")).to_be_visible()
+    await ann.settles(tab)  # requests without an answer would take all connections of the browser
     relay.cut()
     await press(answer(tab, "approve"))
     await expect(tab.get_by_text("Sent. Not confirmed yet.")).to_be_visible()

@@ -152,6 +152,7 @@ async def test_a_page_that_was_offline_shows_what_it_missed(desk: Desk, ann: Con
     ann.expects_outage = True
     tab = await ann.signs_in(await desk.ticket())
     await menu(tab, "Approvals").click()
+    await expect(tab.get_by_text("Nothing waits for an answer.")).to_be_visible()
     await ann.context.set_offline(True)
     await desk.asks("bank.transfer", to="missed", euro=1)
     await ann.context.set_offline(False)

@@ -1,6 +1,6 @@
 import { DefinitionChanges } from '@toolpost/approval-card/card/DefinitionChanges';
 import { useSeenEnd } from '@toolpost/approval-card/card/use-seen-end';
-import { lazy, Suspense, useRef, useState, type ReactNode } from 'react';
+import { Suspense, useRef, useState, type ReactNode } from 'react';
 
 import type { Card as CardData } from '../../api/types';
 import { useMe } from '../../api/session';
@@ -17,8 +17,9 @@ import { CardMenu } from './CardMenu';
 import { CardTop } from './CardTop';
 import { isDefinitionChange } from '../kinds';
 import { useCardKeys } from './use-card-keys';
+import { lazyPart } from '../../ui/lazy-part';
 
-const EditForm = lazy(() => import('./EditForm'));
+const EditForm = lazyPart(() => import('./EditForm'));
 
 interface CardProps {
   card: CardData;

@@ -1,9 +1,10 @@
 import { ChoiceAnswer, choicesOf, valueSchema } from '@toolpost/approval-card/card/ChoiceAnswer';
 import { usePressGuard } from '@toolpost/approval-card/card/use-press';
-import { lazy, Suspense } from 'react';
+import { Suspense } from 'react';
 
 import type { Answer, Card } from '../../api/types';
 import { Button } from '../../ui/Button';
+import { lazyPart } from '../../ui/lazy-part';
 import { words } from '../../words';
 
 interface InputAnswerProps {
@@ -12,7 +13,7 @@ interface InputAnswerProps {
   onDeny: (() => void) | undefined;
 }
 
-const AnswerForm = lazy(() => import('./AnswerForm'));
+const AnswerForm = lazyPart(() => import('./AnswerForm'));
 
 /** The answer to a question of a tool: a button for each of few choices, or a form. */
 export function InputAnswer({ card, onAnswer, onDeny }: InputAnswerProps) {

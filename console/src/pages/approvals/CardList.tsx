@@ -1,10 +1,11 @@
 import { useNavigate, useSearch } from '@tanstack/react-router';
-import { lazy, Suspense, useState } from 'react';
+import { Suspense, useState } from 'react';
 
 import type { Card } from '../../api/types';
 import { PageTitle } from '../../shell/Page';
 import { Button } from '../../ui/Button';
 import { Kbd } from '../../ui/Kbd';
+import { lazyPart } from '../../ui/lazy-part';
 import { List } from '../../ui/List';
 import { Empty, Failure, Skeleton } from '../../ui/States';
 import { Segmented } from '../../ui/Tabs';
@@ -14,7 +15,7 @@ import { CardRow } from './CardRow';
 import type { CardLists } from './use-card-lists';
 import { useShownCards } from './use-shown-cards';
 
-const Filters = lazy(() => import('./Filters'));
+const Filters = lazyPart(() => import('./Filters'));
 
 type Tab = 'open' | 'answered' | 'expired';
 

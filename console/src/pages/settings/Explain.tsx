@@ -1,6 +1,6 @@
 import { useMutation, useQuery } from '@tanstack/react-query';
 import { useSearch } from '@tanstack/react-router';
-import { lazy, Suspense, useId, useState, type SubmitEvent } from 'react';
+import { Suspense, useId, useState, type SubmitEvent } from 'react';
 
 import { requestTo, send } from '../../api/client';
 import { toolQuery, toolSearchQuery } from '../../api/queries';
@@ -12,11 +12,12 @@ import { Chip } from '../../ui/Chip';
 import { classes } from '../../ui/classes';
 import { Field, Input } from '../../ui/Field';
 import { Foreign } from '../../ui/Foreign';
+import { lazyPart } from '../../ui/lazy-part';
 import { Failure } from '../../ui/States';
 import { settingsWords, words } from '../../words';
 import styles from './settings.module.css';
 
-const ExplainArguments = lazy(() => import('./ExplainArguments'));
+const ExplainArguments = lazyPart(() => import('./ExplainArguments'));
 
 const say = settingsWords;
 const TONE = { allow: 'ok', ask: 'wait', deny: 'fail' } as const;

@@ -1,5 +1,5 @@
 import { useQuery } from '@tanstack/react-query';
-import { lazy, Suspense, useMemo, useState } from 'react';
+import { Suspense, useMemo, useState } from 'react';
 
 import { explainQuery } from '../../api/tools';
 import { useMe } from '../../api/session';
@@ -15,6 +15,7 @@ import { classes } from '../../ui/classes';
 import { Foreign } from '../../ui/Foreign';
 import { Glyph } from '../../ui/Glyph';
 import { KeyIcon, TryIcon } from '../../ui/icons';
+import { lazyPart } from '../../ui/lazy-part';
 import { Segmented } from '../../ui/Tabs';
 import { useRested } from '../../ui/use-rested';
 import { schemaWords, toolWords } from '../../words';
@@ -24,7 +25,7 @@ import { Elsewhere } from './Elsewhere';
 import styles from './TryIt.module.css';
 import { useCall } from './use-call';
 
-const AppFrame = lazy(() => import('../../views/AppFrame'));
+const AppFrame = lazyPart(() => import('../../views/AppFrame'));
 
 const NO_ISSUES: readonly never[] = [];
 
