@@ -6,12 +6,21 @@ argument of the real one: what a dialect cannot express becomes JSON text in a s
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from toolpost.contracts.spec import JsonSchema, ToolDefinition
-from toolpost.schema.json_values import compact_encoder, is_array, is_object, json_type
+from toolpost.schema.json_values import is_array, is_object, json_type
+from toolpost.schema.provider_codecs import (
+    BOXED,
+    Codec,
+    ItemsCodec,
+    ObjectCodec,
+    PropertyCodec,
+    TextCodec,
+    TypeCodec,
+    to_json,
+)
 from toolpost.schema.provider_dialects import (
     ANNOTATIONS,
     Provider,
@@ -26,9 +35,8 @@ from toolpost.schema.provider_view import ArgumentMap, fit_schema
 from toolpost.schema.subschemas import SchemaDocument, replace_subschemas
 from toolpost.schema.unions import split_types
 
-_encode = compact_encoder(ensure_ascii=False)
 _NULL: JsonSchema = {"type": "null"}
-_BOXED = "value"
+_PLAIN = PropertyCodec(None)
 _REST = "additional_properties"
 _LONGEST_NOTE = 600
 _MOST_SCHEMAS = 4000  # of one tool, after references are replaced by their targets
@@ -46,106 +54,6 @@ _HANDLED = frozenset(
     }
 )
 _IMPLIED = (("properties", "object"), ("additionalProperties", "object"), ("required", "object"), ("items", "array"))
-
-
-class TextCodec(NamedTuple):
-    """The value is JSON text in a string."""
-
-    def decode(self, value: Any) -> Any:
-        """Return the value; a text that is not JSON stays."""
-        try:
-            return json.loads(value) if isinstance(value, str) else value
-        except (ValueError, RecursionError):
-            return value
-
-    def encode(self, value: Any) -> Any:
-        """Return the text of a value."""
-        return _encode(value)
-
-
-class ItemsCodec(NamedTuple):
-    """The items of an array are converted."""
-
-    item: Codec
-
-    def decode(self, value: Any) -> Any:
-        """Return the array with converted items."""
-        return [self.item.decode(one) for one in value] if is_array(value) else value
-
-    def encode(self, value: Any) -> Any:
-        """Return the array for the model."""
-        return [self.item.encode(one) for one in value] if is_array(value) else value
-
-
-class PropertyCodec(NamedTuple):
-    """A property of an object: whether null means that it is omitted, and whether its value is in an object."""
-
-    codec: Codec | None
-    omitted_as_null: bool = False
-    boxed: bool = False
-
-
-class ObjectCodec(NamedTuple):
-    """The properties of an object are converted; `rest` is the property with all undeclared ones, as JSON text."""
-
-    members: Mapping[str, PropertyCodec]
-    rest: str | None = None
-
-    def decode(self, value: Any) -> Any:
-        """Return the object with its real properties."""
-        if not is_object(value):
-            return value
-        real: dict[str, Any] = {}
-        for name, shown in value.items():
-            member = self.members.get(name)
-            if name == self.rest:
-                rest = TextCodec().decode(shown)
-                if is_object(rest):
-                    real.update(rest)
-                elif rest is not None:
-                    real[name] = rest
-            elif member is None:
-                real[name] = shown
-            elif shown is not None or not member.omitted_as_null:
-                real[name] = _decode_member(member, shown)
-        return real
-
-    def encode(self, value: Any) -> Any:
-        """Return the object for the model."""
-        if not is_object(value):
-            return value
-        shown: dict[str, Any] = {}
-        others = {name: one for name, one in value.items() if name not in self.members}
-        for name, member in self.members.items():
-            if name in value:
-                one = value[name]
-                one = one if member.codec is None else member.codec.encode(one)
-                shown[name] = {_BOXED: one} if member.boxed else one
-            elif member.omitted_as_null:
-                shown[name] = None
-        if self.rest is None:
-            return {**shown, **others}
-        shown[self.rest] = _encode(others) if others else None
-        return shown
-
-
-class TypeCodec(NamedTuple):
-    """The value is converted by its JSON type."""
-
-    codecs: Mapping[str, Codec]
-
-    def decode(self, value: Any) -> Any:
-        """Return the value as its alternative converts it."""
-        codec = self.codecs.get(_type_of(value))
-        return value if codec is None else codec.decode(value)
-
-    def encode(self, value: Any) -> Any:
-        """Return the value for the model."""
-        codec = self.codecs.get(_type_of(value))
-        return value if codec is None else codec.encode(value)
-
-
-Codec: TypeAlias = TextCodec | ItemsCodec | ObjectCodec | TypeCodec
 
 
 class CompiledSchema(NamedTuple):
@@ -403,7 +311,7 @@ class _Rewriter:
             properties[rest] = self._rest()
         boxes = sum(member.boxed for member in members.values())
         self._properties += len(properties) + boxes
-        self._characters += sum(map(len, properties)) + boxes * len(_BOXED)
+        self._characters += sum(map(len, properties)) + boxes * len(BOXED)
         whole: JsonSchema = {**self._kept(schema), "type": "object", "properties": properties}
         if self._dialect.requires_all:
             whole |= {"required": list(properties), "additionalProperties": False}
@@ -439,7 +347,7 @@ class _Rewriter:
 
     def _enum(self, schema: JsonSchema) -> _Shown:
         options = list(schema["enum"]) if is_array(schema["enum"]) else []
-        kinds = {_type_of(option) for option in options}
+        kinds = {json_type(option) for option in options}
         kept = {word: part for word, part in self._kept(schema).items() if word in ANNOTATIONS}
         if not options or kinds & {"object", "array"}:
             return self._text(schema)
@@ -452,13 +360,13 @@ class _Rewriter:
         if kinds == {"null"}:
             return _Shown({**kept, **_NULL})
         if self._dialect.text_enums:
-            texts = list(dict.fromkeys(_encode(option) for option in options))
+            texts = list(dict.fromkeys(to_json(option) for option in options))
             return _Shown({**kept, "type": "string", "enum": texts}, TextCodec())
         if kinds == {"integer", "number"}:
             kinds = {"number"}
             return _Shown({**kept, "type": "number", "enum": options})
         by_kind = [
-            {**({} if kind == "null" else {"enum": [one for one in options if _type_of(one) == kind]}), "type": kind}
+            {**({} if kind == "null" else {"enum": [one for one in options if json_type(one) == kind]}), "type": kind}
             for kind in sorted(kinds)
         ]
         return _Shown({**kept, **by_kind[0]} if len(by_kind) == 1 else {**kept, "anyOf": by_kind})
@@ -510,7 +418,7 @@ class _Rewriter:
             if word in self._allowed and (word != "format" or self._dialect.has_format(schema)):
                 kept[word] = value
             elif word in _UNSHOWN_SCALARS:
-                lost.append(f"{word}: {_encode(value)}")
+                lost.append(f"{word}: {to_json(value)}")
         if lost:
             before = kept.get("description")
             note = f"({', '.join(lost)})"[:_LONGEST_NOTE]
@@ -533,15 +441,6 @@ class _Rewriter:
         return _Shown(shown, TextCodec())
 
 
-_PLAIN = PropertyCodec(None)
-
-
-def _decode_member(member: PropertyCodec, shown: Any) -> Any:
-    if member.boxed and is_object(shown) and shown.keys() == {_BOXED}:
-        shown = shown[_BOXED]
-    return shown if member.codec is None else member.codec.decode(shown)
-
-
 def _optional(shown: _Shown) -> tuple[_Shown, PropertyCodec]:
     """Return the schema of an optional property where all are required: null means that it is omitted."""
     rules = shown.schema.copy()
@@ -551,8 +450,8 @@ def _optional(shown: _Shown) -> tuple[_Shown, PropertyCodec]:
         return _Shown({**kept, "anyOf": [*options, _NULL]}), PropertyCodec(shown.codec, omitted_as_null=True)
     box: JsonSchema = {
         "type": "object",
-        "properties": {_BOXED: rules},
-        "required": [_BOXED],
+        "properties": {BOXED: rules},
+        "required": [BOXED],
         "additionalProperties": False,
     }
     return _Shown({**kept, "anyOf": [box, _NULL]}), PropertyCodec(shown.codec, omitted_as_null=True, boxed=True)
@@ -632,16 +531,12 @@ def _flat(options: Sequence[_Shown]) -> list[JsonSchema]:
     return flat
 
 
-def _type_of(value: Any) -> str:
-    return json_type(value)
-
-
 def _schema_note(rules: JsonSchema) -> str:
     """Return the rules for a value, for a description; nothing for long ones."""
     if not rules:
         return ""
     try:
-        text = _encode(rules)
+        text = to_json(rules)
     except (TypeError, ValueError, RecursionError):
         return ""
     return f" that matches the JSON Schema {text}" if len(text) <= _LONGEST_NOTE else ""
