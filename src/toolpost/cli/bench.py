@@ -1,4 +1,4 @@
-"""`toolpost bench`: measure what a call through the whole pipeline costs on this machine."""
+"""`toolpost bench`: measure the cost of a call through the whole pipeline on this machine."""
 
 from __future__ import annotations
 

@@ -193,7 +193,7 @@ def move(common: CommonOptions, to: To) -> None:
 
 
 def _interruptible(work: Callable[[], T]) -> T:
-    """Do work that blocks; a signal ends it with KeyboardInterrupt, and what it has begun is rolled back."""
+    """Do work that blocks; a signal ends it with KeyboardInterrupt, and its transaction is rolled back."""
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
     try:

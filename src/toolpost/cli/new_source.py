@@ -1,4 +1,4 @@
-"""Connect a source from the command line: detect what is there, show it, write it once confirmed, and connect it."""
+"""Connect a source from the command line: detect its kind, show its entry, write it once confirmed, and connect."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def escape_invisible(text: str) -> str:
 
 
 def describe_source(source: ExternalToolConfig) -> Iterator[str]:
-    """Describe what the source starts or reaches, and with which variables, headers and credentials."""
+    """Describe the program or address of the source, with its variables, headers and credentials."""
     yield f"{source.name} {_verb(source)}"
     yield f"  {escape_invisible(source.connection)}"
     if source.env:

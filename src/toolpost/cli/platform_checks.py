@@ -1,4 +1,4 @@
-"""Checks of `toolpost doctor` for what this platform and this installation lack.
+"""Checks of `toolpost doctor` for features that this platform or this installation lacks.
 
 The check `processes` reports which mechanisms end child processes.
 """

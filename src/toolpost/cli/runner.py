@@ -496,7 +496,7 @@ def freeze_modules() -> None:
 def collect_garbage() -> None:
     """Collect garbage from now on, and at the end of the process, in a process that began without it.
 
-    What the code of others leaves open, such as a file of a module, is only written when it is finalized.
+    Objects that third-party code leaves open, such as a file of a module, are written only when they are finalized.
     """
     if not gc.isenabled():
         gc.unfreeze()

@@ -501,7 +501,7 @@ class UpOptions(NamedTuple):
 
 
 class WorkerStart(NamedTuple):
-    """What a worker is started with: its place among the others, and the sockets that it inherits."""
+    """The start parameters of a worker: its place among the others, and the sockets that it inherits."""
 
     number: int
     workers: int

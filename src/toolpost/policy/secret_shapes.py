@@ -1,6 +1,6 @@
 """Mask secrets in free text by their shapes: known prefixes of tokens, private keys, and assignments to secret names.
 
-Nothing here knows a secret: what has no such shape is found by `SecretMatcher`, which knows the configured ones.
+This module knows no secret. `SecretMatcher`, which knows the configured ones, finds secrets of other shapes.
 """
 
 from __future__ import annotations

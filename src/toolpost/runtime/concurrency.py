@@ -46,7 +46,7 @@ class BackgroundTasks:
         return task
 
     def retry_write(self, write: Callable[[], Awaitable[None]]) -> None:
-        """Retry a write in the background until it succeeds, or another process has taken over what it is about."""
+        """Retry a write in the background until it succeeds, or another process has taken over its call."""
 
         async def retry() -> None:
             while True:

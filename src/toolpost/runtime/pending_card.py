@@ -154,7 +154,7 @@ def with_preview(action: PendingAction, payload: Mapping[str, Any]) -> PendingAc
 def _described(
     entry: Entry | None, question: Question, arguments: Mapping[str, Any], redact: Callable[[Mapping[str, Any]], Any]
 ) -> dict[str, Any] | None:
-    """Return what a tool says that a call sends or runs, made of masked arguments; None if it cannot say it."""
+    """Return the request or command of a call as the tool describes it, with masked arguments; None if it cannot."""
     if entry is None or question.kind != "approval" or not isinstance(entry.tool, DescribingTool):
         return None
     try:

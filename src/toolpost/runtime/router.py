@@ -523,7 +523,7 @@ class ToolRouter:
         return self._registry.has(tool_name) and self._registry.find(tool_name).spec.resumes
 
     def traits(self, tool_name: str) -> CallTraits:
-        """Return what a host has to know before a call of a tool."""
+        """Return the facts that a host needs before a call of a tool."""
         runtime = self._runtimes.find(tool_name)
         return CallTraits() if runtime is None else runtime.traits
 

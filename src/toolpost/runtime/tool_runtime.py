@@ -38,7 +38,7 @@ _PLAIN = frozenset({str, int, float, bool, type(None)})
 
 
 class CallTraits(NamedTuple):
-    """What a host has to know before a call.
+    """The facts that a host needs before a call.
 
     `runs_once`: repeating the call must not run it again, because it has effects or may pause. `may_report`: the call
     can report progress or stream values.

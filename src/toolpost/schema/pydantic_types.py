@@ -1,6 +1,6 @@
 """Convert JSON to Python objects and back by pydantic: schemas from types, and models as typed views of schemas.
 
-A typed view is a convenience: what it cannot express is `Any`, and calls are validated against the schema itself.
+A typed view is a convenience: parts that it cannot express are `Any`, and calls are validated against the schema.
 """
 
 from __future__ import annotations

@@ -88,7 +88,8 @@ async def until_gone(receive: Receive) -> None:
 class MessageStream:
     """The messages of one request, or of a session outside of its requests.
 
-    With `recent`, events are stored: a client that has lost its connection opens another one and gets what it missed.
+    With `recent`, events are stored: a client that has lost its connection opens another one and gets the missed
+    events.
     """
 
     def __init__(self, recent: RecentEvents | None = None) -> None:

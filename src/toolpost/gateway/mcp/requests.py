@@ -112,7 +112,7 @@ def _is_usual_call(params: Mapping[str, Any], version: str) -> bool:
 
 @lru_cache(maxsize=_MOST_CLIENTS)
 def _is_known_client(meta: str) -> bool:
-    """Return whether the SDK accepts what a stateless client sends about itself."""
+    """Return whether the SDK accepts the facts that a stateless client sends about itself."""
     params = {"name": "any", "_meta": json.loads(meta)}
     try:
         validate_client_request(_CALL, LATEST_MODERN_VERSION, params)

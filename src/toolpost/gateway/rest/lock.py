@@ -1,4 +1,4 @@
-"""Operations on the lock file: show it, compare it with the current tools, and approve what was shown."""
+"""Operations on the lock file: show it, compare it with the current tools, and approve shown differences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operations that prepare a source: detect what is at an address, plan its entry, and connect it once.
+"""Operations that prepare a source: detect its kind at an address, plan its entry, and connect it once.
 
 Detecting and planning start nothing and write nothing. A try keeps everything in memory.
 """

@@ -54,7 +54,7 @@ class UtilityTool(ServerTool):
 
 
 def utility_tools(offers: Sequence[str], source: BaseSource) -> list[UtilityTool]:
-    """Build the utility tools for what the server offers."""
+    """Build the utility tools for the capabilities of the server."""
     config = source.config
     return [
         UtilityTool(_utility_spec(name, text, schema, config), name, source)

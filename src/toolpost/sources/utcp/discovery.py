@@ -53,7 +53,7 @@ class ManualDiscovery:
         self.files: list[str] = []
 
     async def run(self) -> DiscoveryResult:
-        """Discover the manuals of the connection; a ConfigError says what was found instead of one."""
+        """Discover the manuals of the connection; a ConfigError describes any other content."""
         connection = self._config.connection.strip()
         if connection[:1] in ("{", "[") or "\n" in connection:
             origin = _Origin({"call_template_type": "text"}, self._name, "the manual in `connection`", Path.cwd())
@@ -95,7 +95,7 @@ class ManualDiscovery:
         return DiscoveryResult([_base_manual(self._config)])
 
     async def _from_template(self, template: Mapping[str, Any], origin: _Origin) -> DiscoveryResult:
-        """Discover what the call template of a manual leads to."""
+        """Discover the tools that the call template of a manual leads to."""
         origin = origin._replace(template=template)
         kind = origin.kind
         if kind == "mcp":
@@ -154,7 +154,7 @@ class ManualDiscovery:
         return await self._document(content if isinstance(content, (str, bytes)) else json.dumps(content), origin)
 
     async def _document(self, text: str | bytes, origin: _Origin) -> DiscoveryResult:
-        """Parse a document and discover what it leads to."""
+        """Parse a document and discover its tools."""
         # In a thread: the author of the document decides how long parsing takes.
         document = await asyncio.to_thread(parse_document, text, origin.label)
         match document.kind:

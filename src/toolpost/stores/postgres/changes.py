@@ -49,7 +49,7 @@ _PUBLISH = f"SELECT pg_notify('{CHANNEL}', %s)"
 
 
 class PostgresNotifications:
-    """Collects what a transaction changed, and notifies all processes after its commit.
+    """Collects the changes of a transaction, and notifies all processes after its commit.
 
     They are not part of the transaction: until the commit is on disk, they would lock the notifications of the whole
     server. With them, 16 processes committed 700 times a second, and 5,200 times without (measured 2026-11). If this

@@ -1,4 +1,4 @@
-"""What the parts of a PostgreSQL store share."""
+"""The objects that the parts of a PostgreSQL store share."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def verify_log(
 ) -> list[str]:
     """Return the problems of the whole log: missing or added runs, the problems of each run, and changed rows.
 
-    `ledger` contains what the log should contain. With a tenant, problems of other tenants' runs are not reported.
+    `ledger` contains the expected sums of the log. With a tenant, problems of other tenants' runs are not reported.
     """
     key = ledger.key
     heads = [RunHead(*row) for row in db.execute(f"{_HEADS} ORDER BY nr")]

@@ -1,4 +1,4 @@
-"""What the parts of an SQLite store share."""
+"""The objects that the parts of an SQLite store share."""
 
 from __future__ import annotations
 
