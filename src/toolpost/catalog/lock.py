@@ -199,7 +199,7 @@ class Lock:
 
     @property
     def written_at(self) -> float | None:
-        """When the file that the pins come from was written; None without one."""
+        """The time at which the file with the pins was written; None without one."""
         return None if self._seen is None else self._seen[0] / 1e9
 
     def pin(self, source: str, name: str, pin: Pin) -> None:

@@ -57,7 +57,7 @@ class SeenDefinitions:
 
     @property
     def written_at(self) -> float | None:
-        """When the file of the definitions was written; None without one."""
+        """The time at which the file of the definitions was written; None without one."""
         self._read()
         return None if self._status is None else self._status[0] / 1e9
 

@@ -428,7 +428,7 @@ class OidcSettings(ConfigModel):
 
 
 class ConsoleSettings(ConfigModel):
-    """What callers of the gateway may change over HTTP."""
+    """The changes that callers of the gateway may make over HTTP."""
 
     commands: Literal["operator", "admin", "never"] = Field(
         default="operator",

@@ -171,7 +171,7 @@ class ContentSource(ToolSource, Protocol):
 
     @property
     def contents(self) -> ServerContents:
-        """What the source listed last."""
+        """The last listing of the source."""
         ...
 
     @property

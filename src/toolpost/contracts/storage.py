@@ -447,7 +447,7 @@ class CallerKeyStore(Protocol):
 
 
 class KeyUseStore(Protocol):
-    """When the keys of callers were last used, by any process."""
+    """The last uses of callers' keys, in any process."""
 
     async def save(self, key: CallerKey, *, at: float) -> None:
         """Store a use of a key, unless a later one is stored."""

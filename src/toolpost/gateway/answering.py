@@ -1,4 +1,4 @@
-"""Who may answer a pending action over HTTP: people, never what an agent holds."""
+"""The right to answer a pending action over HTTP: people have it, credentials of agents do not."""
 
 from __future__ import annotations
 

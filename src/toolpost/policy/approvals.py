@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Approvals(Struct, frozen=True, kw_only=True):
-    """Who may answer questions about a tool; the general setting replaces a field that is None.
+    """The approvers of a tool; the general setting replaces a field that is None.
 
     `answerers` are patterns of `tenant:user`. With `four_eyes`, the requester may not answer. With `person`, a question
     of a tool or a server is never sent to the MCP client that made the call.

@@ -1,1 +1,1 @@
-"""Where runs, questions, journals and artifacts live: SQLite, files, memory."""
+"""Stores of runs, questions, journals and artifacts: SQLite, PostgreSQL, memory; contents in files or buckets."""

@@ -1,4 +1,4 @@
-"""When keys of callers were last used, as encrypted records in the table of planner state.
+"""The last uses of callers' keys, as encrypted records in the table of planner state.
 
 The records of a user are erased with the user, like all records of that table.
 """

@@ -20,7 +20,7 @@ _NAMED = "SELECT 1 FROM artifacts WHERE sha256 = :sha256"
 
 
 class ContentStore(Protocol):
-    """Where the contents of artifacts are. A content without an artifact is deleted."""
+    """The place of the contents of artifacts. A content without an artifact is deleted."""
 
     async def store(self, content: ArtifactContent, data: bytes, add_row: AddRow) -> None:
         """Store a content; `add_row` adds the row of its artifact in the transaction in which it is complete."""
