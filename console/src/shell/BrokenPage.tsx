@@ -10,7 +10,7 @@ import { words } from '../words';
 
 const MISSING_FILE = /dynamically imported module|importing a module script failed|unable to preload css/i;
 
-/** A page that cannot be shown, such as one whose file a newer gateway no longer has. The other pages go on. */
+/** A page that cannot be shown, such as one whose file a newer gateway no longer has. The other pages still work. */
 export function BrokenPage({ error, reset }: ErrorComponentProps) {
   const message = error instanceof Error ? error.message : String(error);
   if (MISSING_FILE.test(message)) return <MissingFile onRetry={reset} />;

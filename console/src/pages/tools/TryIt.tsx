@@ -29,7 +29,7 @@ const AppFrame = lazyPart(() => import('../../views/AppFrame'));
 
 const NO_ISSUES: readonly never[] = [];
 
-/** A call of a tool: its arguments at the left, what came of it at the right. */
+/** A call of a tool: its arguments at the left, its outcome at the right. */
 export function TryIt({ tool }: { tool: Tool }) {
   const me = useMe();
   const schema = tool.input_schema;
