@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -23,8 +23,6 @@ from toolpost.stores.changes import Changes
 from toolpost.stores.encryption import ROW_FAULTS, RowCipher, skip_damaged
 from toolpost.stores.sql.database import SharedDatabase, SQLConnection
 from toolpost.stores.topics import JOBS
-
-Jobs: TypeAlias = list[Job]
 
 DAMAGED = "job_unreadable"
 _FACTS = 'id, queue, run_id, tenant, "user", kind, priority, status, attempts, sent, created_at, owner'
@@ -117,7 +115,7 @@ class SQLJobStore:
         self._changes.notify((JOBS,))
         return is_new
 
-    async def take(self, queues: Collection[QueueName], *, limits: TakeLimits) -> Jobs:
+    async def take(self, queues: Collection[QueueName], *, limits: TakeLimits) -> list[Job]:
         def work(db: SQLConnection) -> list[_Begun]:
             values = [{"id": id_, "owner": self._shared.owner_id} for id_ in _next_jobs(db, queues, limits)]
             rows = [db.execute(_TAKE, each).fetchone() for each in values]
@@ -198,10 +196,10 @@ class SQLJobStore:
         self._changes.notify((JOBS,))
         return released
 
-    async def hand_over(self, queues: Collection[QueueName], *, limit: int) -> Jobs:
+    async def hand_over(self, queues: Collection[QueueName], *, limit: int) -> list[Job]:
         me = self._shared.owner_id
 
-        def work(db: SQLConnection) -> Jobs:
+        def work(db: SQLConnection) -> list[Job]:
             db.lock(_LOCK)
             found = db.execute(_UNSENT, {"queues": list(queues), "most": limit}).fetchall()
             others = {owner for _, owner in found} - {"", me}
@@ -224,10 +222,10 @@ class SQLJobStore:
 
         await self._shared.write(work)
 
-    async def overdue(self, queues: Collection[QueueName], *, age_s: float, limit: int) -> Jobs:
+    async def overdue(self, queues: Collection[QueueName], *, age_s: float, limit: int) -> list[Job]:
         now = self._shared.clock.wall()
 
-        def work(db: SQLConnection) -> Jobs:
+        def work(db: SQLConnection) -> list[Job]:
             values = {"before": now - age_s, "queues": list(queues), "most": limit}
             ids = [id_ for (id_,) in db.execute(_OVERDUE, values).fetchall()]
             return [_Begun(*row).facts() for row in db.execute(_DEFER, {"ids": ids, "at": now}).fetchall()]
