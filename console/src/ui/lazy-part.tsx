@@ -1,4 +1,4 @@
-import { use, type ComponentType, type FunctionComponent } from 'react';
+import { lazy, type ComponentType, type FunctionComponent } from 'react';
 
 const failed = new Set<() => void>();
 
@@ -9,23 +9,19 @@ const failed = new Set<() => void>();
 export function lazyPart<Props extends object>(
   load: () => Promise<{ default: ComponentType<Props> }>,
 ): FunctionComponent<Props> & { preload: () => Promise<void> } {
-  let loading: Promise<ComponentType<Props>> | undefined;
-  let loaded: ComponentType<Props> | undefined;
-  function start() {
-    loading ??= load().then(
-      (file) => (loaded = file.default),
-      (error: unknown) => {
-        failed.add(() => (loading = undefined));
+  let Part = lazyOf();
+  function lazyOf() {
+    return lazy(() =>
+      load().catch((error: unknown) => {
+        failed.add(() => (Part = lazyOf()));
         throw error;
-      },
-    );
-    return loading;
+      }),
+    ) as unknown as ComponentType<Props>;
   }
   function LazyPart(props: Props) {
-    const Part = loaded ?? use(start());
     return <Part {...props} />;
   }
-  return Object.assign(LazyPart, { preload: () => start().then(ignore, ignore) });
+  return Object.assign(LazyPart, { preload: () => load().then(ignore, ignore) });
 }
 
 /** Let parts whose files could not be loaded try it again. */
