@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.gateway.serving import Served, add, drop, served
-from toolpost import Paused
+from toolpost import Paused, Settings, Toolbox
 
 
 @pytest.fixture
@@ -35,6 +35,21 @@ async def series(gate: Served, **query: Any) -> dict[tuple[str, str], list[float
     reply = await gate.http.get("/api/v1/insight/series", params=query)
     assert reply.status_code == 200, reply.text
     return {(one["key"], one["metric"]): one["values"] for one in reply.json()["series"]}
+
+
+@pytest.mark.waits
+@pytest.mark.req("OPS-01")
+async def test_calls_of_processes_without_a_port_are_metrics_of_the_gateway(gate: Served, tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path / "data")
+    async with Toolbox(tools=[add], settings=settings) as worker:
+        for user, b in (("local:ann", 3), ("acme:ann", "x")):
+            await worker.call("add", {"a": 2, "b": b}, user=user)
+    await counted(gate, 1)
+    text = (await gate.http.get("/metrics")).text
+
+    assert 'toolpost_recent_calls{tool="add"} 2\n' in text
+    assert 'toolpost_recent_failures{tool="add"} 1\n' in text
+    assert 'toolpost_tool_calls_total{tool="add"} 2\n' not in text
 
 
 @pytest.mark.waits

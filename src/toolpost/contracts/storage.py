@@ -551,13 +551,13 @@ class MetricStore(Protocol):
         self,
         dimension: Dimension,
         *,
-        tenant: str,
+        tenant: str | None,
         width: int,
         since: float,
         until: float,
         key: str | None = None,
     ) -> list[MetricRow]:
-        """Return the rows of a tenant that begin within [since, until), ordered by begin and key."""
+        """Return the rows of a tenant (None: of all) that begin within [since, until), ordered by begin and key."""
         ...
 
     async def begin(self, *, tenant: str) -> int | None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from toolpost import __version__
 from toolpost.catalog.entry import DURATION_BOUNDS_MS
 from toolpost.contracts.errors import StoreError
+from toolpost.contracts.metrics import MINUTE_S
 from toolpost.gateway.storage_health import disk_space, write_problem
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _BOUNDS = (*(f"{bound / 1000:g}" for bound in DURATION_BOUNDS_MS), "+Inf")
+_RECENT_S = 600
 Kind = Literal["counter", "gauge", "histogram"]
 
 
@@ -112,6 +115,7 @@ async def _store_metrics(box: Toolbox) -> list[Metric]:
     )
     try:
         status = await box.store.status()
+        recent = await _recent_calls(box, status.at)
         webhooks = {one["name"]: one for one in await box.webhooks.states()}
     except StoreError:  # `store_writable` tells
         return metrics
@@ -130,6 +134,7 @@ async def _store_metrics(box: Toolbox) -> list[Metric]:
         ages[one.queue] = 0.0 if one.oldest_at is None else max(0.0, status.at - one.oldest_at)
     return [
         *metrics,
+        *recent,
         Metric("queue_depth", "gauge", "Jobs that wait in a queue", "queue", waiting),
         Metric("queue_running", "gauge", "Jobs of a queue that run", "queue", working),
         Metric("queue_oldest_seconds", "gauge", "Age of the oldest waiting job", "queue", ages),
@@ -142,6 +147,18 @@ async def _store_metrics(box: Toolbox) -> list[Metric]:
         webhook("webhook_delivered_total", "counter", "Events delivered to a webhook", "delivered"),
         webhook("webhook_behind", "gauge", "Events not yet delivered to a webhook", "behind"),
         webhook("webhook_failures", "gauge", "Consecutive failed attempts", "failures"),
+    ]
+
+
+async def _recent_calls(box: Toolbox, now: float) -> list[Metric]:
+    """Return the calls of the last minutes in all processes, also in those without a port."""
+    calls, failures = Counter[str](), Counter[str]()
+    for row in await box.store.metrics.read("tool", tenant=None, width=MINUTE_S, since=now - _RECENT_S, until=now):
+        calls[row.key] += row.calls
+        failures[row.key] += row.failed
+    return [
+        Metric("recent_calls", "gauge", "Calls of all processes that ended within ten minutes", "tool", calls),
+        Metric("recent_failures", "gauge", "Calls of all processes that failed within ten minutes", "tool", failures),
     ]
 
 

@@ -37,7 +37,7 @@ class MemoryMetricStore:
         self,
         dimension: Dimension,
         *,
-        tenant: str,
+        tenant: str | None,
         width: int,
         since: float,
         until: float,
@@ -46,7 +46,8 @@ class MemoryMetricStore:
         found = (
             row
             for row in self.rows.values()
-            if (row.tenant, row.dimension, row.width) == (tenant, dimension, width)
+            if (row.dimension, row.width) == (dimension, width)
+            and tenant in (None, row.tenant)
             and since <= row.begin < until
             and key in (None, row.key)
         )

@@ -23,7 +23,7 @@ DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in _NAMES if name 
 """  # noqa: S608
 _READ = f"""
 SELECT {_COLUMNS} FROM metrics
-WHERE tenant = :tenant AND dimension = :dimension AND width = :width AND begin >= :since AND begin < :until
+WHERE dimension = :dimension AND width = :width AND begin >= :since AND begin < :until
 """  # noqa: S608
 _BEGIN = "SELECT min(begin) FROM metrics WHERE tenant = :tenant AND dimension = 'none' AND width = :width"
 _PRUNE = "DELETE FROM metrics WHERE (width = :minute AND begin < :minutes) OR (width = :hour AND begin < :hours)"
@@ -51,14 +51,14 @@ class SQLMetricStore:
         self,
         dimension: Dimension,
         *,
-        tenant: str,
+        tenant: str | None,
         width: int,
         since: float,
         until: float,
         key: str | None = None,
     ) -> list[MetricRow]:
         values = {"tenant": tenant, "dimension": dimension, "width": width, "since": since, "until": until, "key": key}
-        sql = f"{_READ}{where(key=key)} ORDER BY begin, key"
+        sql = f"{_READ}{where(tenant=tenant, key=key)} ORDER BY begin, key"
         rows = await self._shared.read(lambda db: db.execute(sql, values).fetchall())
         return [metric_row(row) for row in rows]
 

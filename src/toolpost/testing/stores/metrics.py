@@ -26,7 +26,7 @@ async def _rows(
     store: Store,
     dimension: Any = "none",
     *,
-    tenant: str = ANN.tenant,
+    tenant: str | None = ANN.tenant,
     width: int = HOUR_S,
     key: str | None = None,
 ) -> list[MetricRow]:
@@ -113,6 +113,7 @@ class MetricTests(StoreFixtures):
 
         assert [row.calls for row in await _rows(store)] == [1]
         assert [row.calls for row in await _rows(store, tenant=EVE.tenant)] == [1]
+        assert sorted(row.tenant for row in await _rows(store, tenant=None)) == sorted([ANN.tenant, EVE.tenant])
         assert await store.metrics.begin(tenant="other") is None
 
     async def test_facts_of_wrong_types_are_no_obstacle(self, store: Store) -> None:
