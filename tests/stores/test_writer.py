@@ -4,7 +4,7 @@ import asyncio
 import os
 import sqlite3
 import threading
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from toolpost.stores.sqlite.event_appender import EventAppender, open_ledger
 from toolpost.stores.sqlite.event_log import SQLiteEventLog
 from toolpost.stores.sqlite.liveness import Liveness
 from toolpost.stores.sqlite.transactions import TransactionRunner
-from toolpost.stores.writer import ItemResult, Writer, deliver
+from toolpost.stores.writer import MANY_WAITERS, Item, ItemResult, WriteFunction, Writer, deliver
 from toolpost.testing.stores.samples import ANN, artifact, call_ref, event, intent
 
 
@@ -111,6 +111,47 @@ async def test_everything_happens_in_the_order_in_which_it_was_put(tmp_path: Pat
             await asyncio.sleep(0)
 
         assert await asyncio.gather(*counts) == list(range(1, 21))
+
+
+class Gathering(TransactionRunner):
+    """Transactions that gather for a long time, and how many functions each one had."""
+
+    gather_s = 60.0
+
+    def __init__(self, db: sqlite3.Connection, appender: EventAppender, *, path: Path) -> None:
+        super().__init__(db, appender, path=path)
+        self.sizes: list[int] = []
+
+    def commit(self, batch: Sequence[Item]) -> list[ItemResult]:
+        self.sizes.append(sum(isinstance(item, WriteFunction) for item in batch))
+        return super().commit(batch)
+
+
+async def test_while_many_callers_wait_a_transaction_gathers_their_functions(tmp_path: Path) -> None:
+    path = tmp_path / "toolpost.db"
+    db = open_writable(path, busy_s=0.01)
+    appender = EventAppender(Liveness(tmp_path / "owners").owner_id, open_ledger(db, RowCipher(NoCipher())))
+    transactions = Gathering(db, appender, path=path)
+    writer = Writer[sqlite3.Connection](transactions, limit=50_000)
+    queued = threading.Event()
+
+    async def submit(count: int) -> list[asyncio.Task[None]]:
+        tasks = [asyncio.create_task(writer.submit(lambda _: None)) for _ in range(count)]
+        await asyncio.sleep(0)
+        return tasks
+
+    first = asyncio.create_task(writer.submit(lambda _: queued.wait(30)))
+    await asyncio.sleep(0)
+    many = await submit(MANY_WAITERS)
+    queued.set()
+    await asyncio.gather(first, *many)
+    early = await submit(3)
+    await asyncio.wait(early, timeout=0.02)  # a writer that does not gather commits them now
+    late = await submit(2)
+    await writer.close()  # a writer that stops gathers no longer
+
+    await asyncio.gather(*early, *late)
+    assert transactions.sizes[-1] == 5
 
 
 async def test_one_who_no_longer_waits_harms_no_other(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from toolpost.stores.threads import DAEMON_THREADS, StoreThreads, Take, Wait, Wo
 T = TypeVar("T")
 Connection = TypeVar("Connection")
 LINGER_S = 0.01
+MANY_WAITERS = 8
 FIRST_BACKOFF_S = 0.1
 LAST_BACKOFF_S = 2.0
 
@@ -96,13 +97,16 @@ WAITED_FOR = (WriteFunction, Statement, Barrier)
 class Transactions(Protocol):
     """Runs batches as transactions on the only connection of a store that writes.
 
-    `place` names the database in messages, and `limit` is the largest number of items of one transaction.
+    `place` names the database in messages, and `limit` is the largest number of items of one transaction. While many
+    callers wait, the writer collects items for `gather_s` before each transaction.
     """
 
     @property
     def place(self) -> str: ...
     @property
     def limit(self) -> int: ...
+    @property
+    def gather_s(self) -> float: ...
 
     def commit(self, batch: Sequence[Item]) -> list[ItemResult]:
         """Commit a batch and return the results of its functions; if this raises, nothing of the batch is stored."""
@@ -124,8 +128,8 @@ class Transactions(Protocol):
 class Writer(Generic[Connection]):
     """Commits queued events and functions in order, all queued items in one transaction with one sync to disk.
 
-    Events alone wait a few milliseconds for more events; a function never waits. If a transaction fails, its functions
-    raise the error, and its events are retried without limit. No event is dropped.
+    Events alone wait a few milliseconds for more events; a function waits only as long as `Transactions.gather_s`. If a
+    transaction fails, its functions raise the error, and its events are retried without limit. No event is dropped.
     """
 
     def __init__(
@@ -142,6 +146,7 @@ class Writer(Generic[Connection]):
         self._queue: SimpleQueue[Item] = SimpleQueue()
         self._held: list[Item] = []
         self._in_hand = 0
+        self._waited = 0  # callers of the last transaction
         self._error: StoreError | None = None
         self._failures = 0
         self._backoff_s = FIRST_BACKOFF_S
@@ -241,6 +246,8 @@ class Writer(Generic[Connection]):
             batch = [(yield Take(self._queue))]
             if self._queue.qsize() < limit:
                 yield Wait(self._urgent, LINGER_S)
+                if self._waited >= MANY_WAITERS and self._transactions.gather_s:
+                    yield Wait(self._stopping, self._transactions.gather_s)
         self._urgent.clear()
         self._in_hand = len(self._held) + len(batch)
         take = self._queue.get_nowait
@@ -257,6 +264,7 @@ class Writer(Generic[Connection]):
             return
         self._error, self._backoff_s = None, FIRST_BACKOFF_S
         self._in_hand = len(self._held)
+        self._waited = len(results)
         deliver(results)
         self._committed(batch)
 

@@ -78,6 +78,8 @@ class PostgresTransactions:
     """
 
     limit = 1 << POSITION_BITS
+    # A transaction is several round trips: 64 callers need 17 % less CPU a call, and 6 % more time (bench.postgres).
+    gather_s = 0.002
 
     def __init__(
         self,
