@@ -50,7 +50,9 @@ class OutOfOrderStore:
             return self._link.wrap(value, first=self.events.flush)
         if callable(value) or isinstance(value, str):
             return value
-        vars(self)[name] = part = SlowPart(value, self._link)
+        # A request to cancel a run is for those who have it: it sees the runs that began before.
+        first = self.events.flush if name == "cancels" else None
+        vars(self)[name] = part = SlowPart(value, self._link, first)
         return part
 
     async def close(self) -> None:
@@ -121,13 +123,14 @@ class Link:
 class SlowPart:
     """A part of a store, with slow methods."""
 
-    def __init__(self, part: object, link: Link) -> None:
+    def __init__(self, part: object, link: Link, first: Callable[[], Awaitable[None]] | None = None) -> None:
         self._part = part
         self._link = link
+        self._first = first
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._part, name)
-        return self._link.wrap(value) if inspect.iscoroutinefunction(value) else value
+        return self._link.wrap(value, self._first) if inspect.iscoroutinefunction(value) else value
 
 
 class OutOfOrderLog:
