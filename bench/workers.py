@@ -34,6 +34,7 @@ ITEMS, ITEM_S, SLOTS = 400, 0.05, 4
 LATENCIES, IDLE_S = 200, 20.0
 DAY_S = 86_400.0
 WORKERS, JOBS, PAYMENTS = 3, 20, 5  # jobs between two kills; every fifth job is a payment, which must not be repeated
+STILL_S = 90.0  # without the end of a run, those that are left are lost
 ANSWERED = 100
 
 
@@ -156,10 +157,14 @@ async def kills(url: str, folder: Path, count: int, kill_server: Callable[[], No
             print()
             killed_s = time.perf_counter() - began
             outcomes: dict[str, Outcome | None] = dict.fromkeys(names)
-            while None in outcomes.values() and time.perf_counter() - began < killed_s + 180:
+            progressed = time.perf_counter()
+            while None in outcomes.values() and time.perf_counter() - progressed < STILL_S:
                 await asyncio.sleep(1)
                 with suppress(StoreError):
-                    outcomes |= {name: await outcome_of(box, name) for name in names if outcomes[name] is None}
+                    ended = {name: await outcome_of(box, name) for name in names if outcomes[name] is None}
+                    outcomes |= ended
+                    if any(ended.values()):
+                        progressed = time.perf_counter()
         finally:
             for worker in workers:
                 worker.kill()
