@@ -399,7 +399,6 @@ async def test_suspended_tasks_hold_no_coroutine_of_their_own() -> None:
         tasks = [await agent.submit(f"wipe {number}") for number in range(20)]
         await until(lambda: all(task.state == "suspended" for task in tasks))
         await until(lambda: all(task.work is None or task.work.done() for task in tasks))
-        held = len(asyncio.all_tasks()) - before
+        # The one that looks for answers and those beneath it; others of the Toolbox run for a moment.
+        await until(lambda: len(asyncio.all_tasks()) - before <= 3)
         await agent.stop()
-
-    assert held <= 3  # the one that looks for answers
