@@ -2,8 +2,9 @@
 
 import asyncio
 import json
+import sqlite3
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,22 @@ async def test_a_task_is_suspended_until_a_person_has_answered(tmp_path: Path) -
         "TASK_RESUMED",
     ]
     assert sum(event.code is EventCode.TOOL_CALL_COMPLETED for event in events) == 1
+
+
+@pytest.mark.sqlite
+async def test_a_damaged_question_does_not_hold_other_tasks(tmp_path: Path) -> None:
+    async with Toolbox(tools=[wipe], settings=Settings(data_dir=tmp_path)) as box:
+        model = ScriptedModel(*[tool_calls(("wipe", {"name": "x"}))] * 2, "It is gone.")
+        agent = Agent(box, model, user=ANN)
+        tasks = [await agent.submit(f"wipe {number}") for number in range(2)]
+        await until(lambda: all(task.state == "suspended" for task in tasks))
+        with closing(sqlite3.connect(tmp_path / "toolpost.db")) as db, db:
+            db.execute("UPDATE pending SET action = x'00' WHERE id = ?", (tasks[0].waiting[0].pending_id,))
+        await box.approve(tasks[1].waiting[0].pending_id, by="acme:bob")
+        ended = await tasks[1].wait(timeout_s=10)
+        await agent.stop()
+
+    assert ended == "completed"
 
 
 PAIR = """

@@ -139,7 +139,7 @@ class Agent:
         self._tasks: OrderedDict[str, Task] = OrderedDict()
         self._stopping = False
         self._answers = AnswerWatch(
-            box.store.pending, suspended=partial(_suspended, self._tasks), take=self._take_answers
+            box.store.pending, suspended=partial(_suspended, self._tasks), take=self._take_answers, fail=self._fail
         )
 
     @property

@@ -7,11 +7,13 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from toolpost.contracts.errors import StoreError
+from toolpost.runtime.failures import failure_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from toolpost.agents.tasks import Task
+    from toolpost.contracts.errors import ToolError
     from toolpost.contracts.storage import PendingStore
 
 _log = logging.getLogger("toolpost.agents")
@@ -28,10 +30,12 @@ class AnswerWatch:
         *,
         suspended: Callable[[], list[Task]],
         take: Callable[[Task], Awaitable[None]],
+        fail: Callable[[Task, ToolError], None],
     ) -> None:
         self._pending = pending
         self._suspended = suspended
         self._take = take
+        self._fail = fail
         self._has_more = asyncio.Event()
         self._work: asyncio.Task[None] | None = None
 
@@ -57,11 +61,21 @@ class AnswerWatch:
                 before, known = known, await self._wait_for_change(ids, known, timeout_s=look_s)
                 # Checked again soon after a change: a call that waited for the answered one resumes first.
                 look_s = min(look_s * 2, _LAST_LOOK_S) if known is before else _FIRST_LOOK_S
-                for task in suspended:
-                    await self._take(task)
             except StoreError as error:
                 _log.warning("the answers of tasks cannot be read: %s", error)
                 await asyncio.sleep(_RETRY_S)
+                continue
+            for task in suspended:
+                await self._take_of(task)
+
+    async def _take_of(self, task: Task) -> None:
+        """Take the answers of one task; if the store fails, the next look takes them."""
+        try:
+            await self._take(task)
+        except StoreError as error:
+            _log.warning("the answers of task %s cannot be read: %s", task.id, error)
+        except Exception as raised:  # noqa: BLE001 - after any defect one task ends, not all
+            self._fail(task, failure_of(raised, ""))
 
     async def _wait_for_change(self, ids: Sequence[str], known: object, *, timeout_s: float) -> object:
         """Wait until a question is answered, or another task is suspended."""

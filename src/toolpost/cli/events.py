@@ -26,7 +26,7 @@ _DEFAULT_LIMIT = 50
 _LOOK_S = 15.0
 _MAX_VALUE_CHARS = 80
 _HIDDEN = frozenset({"tool_name", "correlation_id", "forgotten"})
-_WHOLE_FROM = 10  # from here on a fraction of a number says nothing
+_WHOLE_FROM = 10  # larger numbers are shown without a fraction
 
 ForUser = Annotated[
     str | None, typer.Option("--for", metavar="USER", help="Only for this user: the name without the tenant.")

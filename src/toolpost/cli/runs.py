@@ -185,7 +185,7 @@ def _owner(run: RunSummary) -> str:
 
 
 def _show_runs(runs: list[RunSummary], user: str | None, output: Output) -> None:
-    """Write runs; without any, what makes the first of a user, or for None that none matches."""
+    """Write runs. Without any, write how `user` starts one; for None, write that no run matches the filter."""
     if output.as_json:
         output.document([run.to_dict() for run in runs])
         return

@@ -368,7 +368,7 @@ class PendingStore(Protocol):
         ...
 
     async def take_claim(self, pending_id: str) -> PendingAction | None:
-        """Take a claimed action that no process has taken; None if there is no such action."""
+        """Take a claimed action that no process has taken; None if the action is not claimed, or is taken."""
         ...
 
     async def settle(

@@ -226,7 +226,7 @@ def _option_violations(part: JsonSchema, dialect: ProviderDialect, path: str) ->
 
 
 def begin_alike(alternatives: Sequence[Any]) -> bool:
-    """Return whether two alternatives are objects with the same first property, which has not different options."""
+    """Return whether two alternatives are objects whose first properties have one name and no distinct options."""
     firsts: list[tuple[str, set[str]]] = []
     for one in alternatives:
         declared = one.get("properties") if is_object(one) else None

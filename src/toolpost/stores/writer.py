@@ -62,7 +62,7 @@ class WriteFunction(Struct, frozen=True):
 
 
 class StatementKind(NamedTuple):
-    """A statement that a database runs for many rows at once; `read` turns the rows that it returns into the result.
+    """A statement that a database runs for many rows together; `read` turns the rows that it returns into the result.
 
     `row` returns those of the values that identify the row: statements about one row run in their order.
     """
